@@ -1,0 +1,46 @@
+"""What the gate needs from outside, as protocols: hooks to ask, someone who watches."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from dexaflow.admission.decisions import Decision, Request
+from dexaflow.admission.results import Outcome
+
+__all__ = ["Answered", "HookCaller", "Observer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A hook's decision and how long it took, seconds, without waiting for a connection (R7.1)."""
+
+    decision: Decision
+    seconds: float
+
+
+class HookCaller(Protocol):
+    """One hook, wherever it lives. Returns by its own timeout whatever the hook does (R8.3)."""
+
+    @property
+    def name(self) -> str:
+        """How it is called in metrics, records and messages (R8.1)."""
+        ...
+
+    async def ask(self, request: Request) -> Answered:
+        """Put one question. Raises `HookBroken` for every way not to get a decision; lets `CancelledError` pass."""
+        ...
+
+
+class Observer(Protocol):
+    """Told of every hook's part of every ask, synchronously; must not raise."""
+
+    def reviewed(self, request: Request, hook: str, outcome: Outcome, seconds: float | None) -> None:
+        """Exactly once for each hook and ask (R9.1); `seconds` is None when no question was put."""
+        ...
+
+    def hook_failed(self, request: Request, hook: str, incident: str, cause: str, *, bypassed: bool) -> None:
+        """A question failed (R7.2) or was bypassed by `fail_open` (R7.3); `cause` is for the server log alone."""
+        ...
+
+    def breaker_changed(self, hook: str, *, is_open: bool) -> None:
+        """The breaker of `hook` opened or closed."""
+        ...

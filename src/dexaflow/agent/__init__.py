@@ -1,0 +1,1 @@
+"""Runs one attempt beside the user's code. Standard library only."""

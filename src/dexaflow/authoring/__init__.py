@@ -1,0 +1,1 @@
+"""What a DAG file imports: DAG, task, bash. Standard library only; it rides in the task's image."""

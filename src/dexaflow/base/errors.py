@@ -1,0 +1,103 @@
+"""The errors of Dexaflow, by what the catcher can do.
+
+::
+
+    DexaflowError
+    ├── ConfigError          one problem of the configuration: key, problem, fix
+    ├── ConfigErrors         all of them at once; the server does not start
+    ├── UsageError           a person asked for something that cannot be; one line says what to do
+    │   ├── NotFound         there is no such DAG, run, task, pool, hook
+    │   └── Conflict         it exists, but its state does not allow this
+    ├── DagError             a DAG file or DAG cannot be registered; says file, line and cause
+    ├── HookBroken           a hook did not give a decision (R7.1)
+    ├── StoreError           the database cannot be used
+    │   └── TermLost         another control plane has taken over; stop
+    └── ExecutorError        an attempt could not be started
+"""
+
+from collections.abc import Sequence
+
+__all__ = [
+    "ConfigError",
+    "ConfigErrors",
+    "Conflict",
+    "DagError",
+    "DexaflowError",
+    "ExecutorError",
+    "HookBroken",
+    "NotFound",
+    "StoreError",
+    "TermLost",
+    "UsageError",
+]
+
+
+class DexaflowError(Exception):
+    """Base of all errors that Dexaflow raises on purpose. ``str()`` is fit for a person, one line, no secrets."""
+
+
+class ConfigError(DexaflowError):
+    """The configuration cannot be used. Raised at boot only, one for each problem found."""
+
+    def __init__(self, key: str, problem: str, fix: str) -> None:
+        super().__init__(f"{key}: {problem}; {fix}")
+        self.key = key
+        self.problem = problem
+        self.fix = fix
+
+
+class ConfigErrors(DexaflowError):
+    """Every problem of one configuration; ``str()`` lists them, a line each."""
+
+    def __init__(self, problems: Sequence[ConfigError]) -> None:
+        super().__init__("\n".join(str(p) for p in problems))
+        self.problems = tuple(problems)
+
+
+class UsageError(DexaflowError):
+    """A person asked for something that cannot be done; the message says what to do instead."""
+
+
+class NotFound(UsageError):  # noqa: N818 - HTTP's word
+    """There is no such thing."""
+
+
+class Conflict(UsageError):  # noqa: N818 - HTTP's word
+    """The thing exists, but its present state does not allow this."""
+
+
+class DagError(DexaflowError):
+    """A DAG cannot be registered. ``file`` is relative to the DAG folder; ``line`` is 0 when unknown."""
+
+    def __init__(self, file: str, line: int, cause: str) -> None:
+        super().__init__(f"{file}:{line}: {cause}" if line else f"{file}: {cause}")
+        self.file = file
+        self.line = line
+        self.cause = cause
+
+
+class HookBroken(DexaflowError):  # noqa: N818 - the spec's word
+    """A hook gave no decision (R7.1).
+
+    ``str()`` is what the task's author may see (R7.2): the request failed or timed out, nothing else.
+    ``cause`` (address, status, exception) is for the server log alone. ``ambiguous`` marks an answer that
+    names a field twice: it may be a refusal, so it is held even with ``fail_open`` (R4.2).
+    """
+
+    def __init__(self, cause: str, *, timed_out: bool = False, ambiguous: bool = False) -> None:
+        super().__init__("the request timed out" if timed_out else "the request failed")
+        self.cause = cause
+        self.timed_out = timed_out
+        self.ambiguous = ambiguous
+
+
+class StoreError(DexaflowError):
+    """The database cannot be used."""
+
+
+class TermLost(StoreError):
+    """Another control plane has taken over this database; this one must stop dispatching."""
+
+
+class ExecutorError(DexaflowError):
+    """An attempt could not be started. ``str()`` is fit for the task's author."""

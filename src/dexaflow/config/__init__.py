@@ -1,0 +1,1 @@
+"""The server's configuration: one typed schema, YAML and environment."""

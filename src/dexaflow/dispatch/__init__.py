@@ -1,0 +1,1 @@
+"""The line from own checks to the executor, and the loops that walk it."""

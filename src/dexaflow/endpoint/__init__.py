@@ -1,0 +1,1 @@
+"""For whoever writes the other side: a hook function behind a URL."""

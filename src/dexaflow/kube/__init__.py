@@ -1,0 +1,1 @@
+"""Kubernetes' own rules for names, labels, tolerations, annotations and quantities. Pure."""

@@ -1,0 +1,1 @@
+"""DAG files: watching the folders, loading each file in a process of its own, keeping versions."""

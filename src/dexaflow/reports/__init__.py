@@ -1,0 +1,1 @@
+"""What agents say, turned into events on attempts."""

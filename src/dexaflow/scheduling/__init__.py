@@ -1,0 +1,1 @@
+"""When runs begin, which tasks are due, who gets slots."""

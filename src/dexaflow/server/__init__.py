@@ -1,0 +1,1 @@
+"""Composition root, and the library of R8.1."""
