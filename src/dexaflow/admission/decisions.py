@@ -7,7 +7,19 @@ from types import MappingProxyType
 from dexaflow.kube.tolerations import Toleration
 from dexaflow.model.execution import EMPTY, Execution, Resources
 
-__all__ = ["Admit", "Changes", "Decision", "Hold", "Refuse", "Request", "admit", "hold", "refuse"]
+__all__ = [
+    "NO_CHANGES",
+    "Admit",
+    "Changes",
+    "Decision",
+    "Hold",
+    "Refuse",
+    "Request",
+    "admit",
+    "hold",
+    "refuse",
+    "well_formed",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +67,14 @@ class Changes:
         )
 
 
+NO_CHANGES = Changes()
+
+
 @dataclass(frozen=True, slots=True)
 class Admit:
     """Let it run, perhaps changed."""
 
-    changes: Changes = field(default_factory=Changes)
+    changes: Changes = NO_CHANGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,25 +95,67 @@ Decision = Admit | Hold | Refuse
 
 
 def _text(value: object, what: str) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{what} must be a string, not {type(value).__name__}")
+    if type(value) is not str:
+        if not isinstance(value, str):
+            raise TypeError(f"{what} must be text, not {type(value).__name__}")
+        value = str.__str__(value)  # a StrEnum member, say: keep the text, not the type
+    if value.isascii():
+        return value
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # halves of surrogate pairs: what JSON would make of them, so that UTF-8 can hold it
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return value
 
 
 def _text_map(value: Mapping[str, str] | None, what: str) -> Mapping[str, str]:
     if value is None:
         return EMPTY
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict | MappingProxyType | Mapping):  # the usual two first: asking the protocol is slow
         raise TypeError(f"{what} must be a mapping of strings, not {type(value).__name__}")
-    return MappingProxyType({_text(k, f"a key of {what}"): _text(v, f"{what}[{k!r}]") for k, v in value.items()})
+    if not value:
+        return EMPTY
+    return MappingProxyType({_text(key, what): _text(text, what) for key, text in value.items()})
 
 
 def _toleration(value: Toleration | Mapping[str, str]) -> Toleration:
     if isinstance(value, Toleration):
-        value = {"key": value.key, "operator": value.operator, "value": value.value, "effect": value.effect}
+        key, operator, text, effect = value.key, value.operator, value.value, value.effect
+        what = "a toleration's field"
+        return Toleration(_text(key, what), _text(operator, what), _text(text, what), _text(effect, what))
     if not isinstance(value, Mapping):
         raise TypeError(f"a toleration must be a Toleration or a mapping, not {type(value).__name__}")
-    return Toleration(**{k: _text(v, f"toleration {k}") for k, v in value.items()})
+    return Toleration(**_text_map(value, "a toleration"))
+
+
+def well_formed(answer: object) -> Decision:
+    """Return what a hook in process answered as a decision that nobody else can change any more (R7.1).
+
+    `Admit`, `Hold` and `Refuse` can be built by hand, with values of any type and mappings that the hook keeps; this
+    copies and checks what `admit()`, `hold()` and `refuse()` would have.
+
+    Raises:
+        TypeError: it is not a decision, or a value in it is not of its type.
+    """
+    if isinstance(answer, Hold):
+        return Hold(_text(answer.reason, "reason"))
+    if isinstance(answer, Refuse):
+        return Refuse(_text(answer.reason, "reason"))
+    if not isinstance(answer, Admit):
+        raise TypeError(f"a hook must return admit(), hold() or refuse(), not {type(answer).__name__}")
+    changes = answer.changes
+    if changes is NO_CHANGES:
+        return answer
+    if not isinstance(changes, Changes):
+        raise TypeError(f"changes must be Changes, not {type(changes).__name__}")
+    return admit(
+        node_selector=changes.node_selector,
+        tolerations=changes.tolerations,
+        labels=changes.labels,
+        annotations=changes.annotations,
+        priority_class_name=changes.priority_class_name,
+        service_account=changes.service_account,
+    )
 
 
 def admit(
@@ -112,19 +169,20 @@ def admit(
 ) -> Admit:
     """Admit the attempt, with changes if any are given (R5.1). What is given is copied.
 
+    Halves of surrogate pairs, which UTF-8 cannot hold, become U+FFFD, here and in a reason.
+
     Raises:
         TypeError: a value is not of its type, or a toleration has an unknown field.
     """
-    return Admit(
-        Changes(
-            node_selector=_text_map(node_selector, "node_selector"),
-            tolerations=tuple(_toleration(t) for t in tolerations),
-            labels=_text_map(labels, "labels"),
-            annotations=_text_map(annotations, "annotations"),
-            priority_class_name=_text(priority_class_name, "priority_class_name"),
-            service_account=_text(service_account, "service_account"),
-        )
+    changes = Changes(
+        node_selector=_text_map(node_selector, "node_selector"),
+        tolerations=tuple(_toleration(t) for t in tolerations),
+        labels=_text_map(labels, "labels"),
+        annotations=_text_map(annotations, "annotations"),
+        priority_class_name=_text(priority_class_name, "priority_class_name"),
+        service_account=_text(service_account, "service_account"),
     )
+    return Admit(changes) if changes else Admit()
 
 
 def hold(reason: str = "") -> Hold:

@@ -31,10 +31,16 @@ class HookCaller(Protocol):
 
 
 class Observer(Protocol):
-    """Told of every hook's part of every ask, synchronously; must not raise."""
+    """Told of every hook's part of every ask, synchronously; must not raise.
+
+    The request's `uid` is "" where no question was put to the hook.
+    """
 
     def reviewed(self, request: Request, hook: str, outcome: Outcome, seconds: float | None) -> None:
-        """Exactly once for each hook and ask (R9.1); `seconds` is None when no question was put."""
+        """Exactly once for each hook and ask (R9.1); `seconds` is None when no question was put.
+
+        A question that its asker cancelled has no outcome, and is not told.
+        """
         ...
 
     def hook_failed(self, request: Request, hook: str, incident: str, cause: str, *, bypassed: bool) -> None:
@@ -42,5 +48,5 @@ class Observer(Protocol):
         ...
 
     def breaker_changed(self, hook: str, *, is_open: bool) -> None:
-        """The breaker of `hook` opened or closed."""
+        """The breaker of `hook` opened, or a success closed it; a probe that fails leaves it open."""
         ...

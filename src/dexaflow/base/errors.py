@@ -46,7 +46,7 @@ class ConfigError(DexaflowError):
         self.fix = fix
 
 
-class ConfigErrors(DexaflowError):
+class ConfigErrors(DexaflowError):  # noqa: N818 - several
     """Every problem of one configuration; ``str()`` lists them, a line each."""
 
     def __init__(self, problems: Sequence[ConfigError]) -> None:
@@ -81,21 +81,25 @@ class HookBroken(DexaflowError):  # noqa: N818 - the spec's word
 
     ``str()`` is what the task's author may see (R7.2): the request failed or timed out, nothing else.
     ``cause`` (address, status, exception) is for the server log alone. ``ambiguous`` marks an answer that
-    names a field twice: it may be a refusal, so it is held even with ``fail_open`` (R4.2).
+    names a field twice: it may be a refusal, so it is held even with ``fail_open`` (R4.2). ``seconds`` is how long
+    the question took, without waiting for a connection (R7.1); None where the caller could not tell.
     """
 
-    def __init__(self, cause: str, *, timed_out: bool = False, ambiguous: bool = False) -> None:
+    def __init__(
+        self, cause: str, *, timed_out: bool = False, ambiguous: bool = False, seconds: float | None = None
+    ) -> None:
         super().__init__("the request timed out" if timed_out else "the request failed")
         self.cause = cause
         self.timed_out = timed_out
         self.ambiguous = ambiguous
+        self.seconds = seconds
 
 
 class StoreError(DexaflowError):
     """The database cannot be used."""
 
 
-class TermLost(StoreError):
+class TermLost(StoreError):  # noqa: N818 - what happened
     """Another control plane has taken over this database; this one must stop dispatching."""
 
 

@@ -1,1 +1,65 @@
-"""Composition root, and the library of R8.1."""
+"""Composition root, and the library of R8.1.
+
+A program of your own runs the server with hooks of its own::
+
+    from dexaflow import server
+    from dexaflow.admission import Request, admit, refuse
+
+    def freeze(request: Request):
+        return refuse("acme is frozen until 06:00 UTC") if request.tenant_id == "acme" else admit()
+
+    server.run("dexaflow.yaml", admission=[freeze])
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dexaflow.config.schema import Config
+
+__all__ = ["run"]
+
+
+def run(
+    config: "Config | str | Path | None" = None,
+    *,
+    admission: Sequence[Any] = (),
+    dags: str | Path = "dags",
+    data: str | Path = ".dexaflow",
+    host: str | None = None,
+    port: int | None = None,
+    on_ready: Callable[[str, str], None] | None = None,
+) -> None:
+    """Run Lite until SIGTERM or SIGINT.
+
+    Args:
+        config: A configuration, the path of its YAML file, or None for the environment and defaults alone.
+        admission: Hooks in process, async or plain, asked in this order before those of the configuration (R8.1).
+        dags: The folder of DAG files, where the configuration names no tenants.
+        data: Lite's own folder; made if need be (R10.4).
+        host: Address to listen on; None: what the configuration says, 127.0.0.1 by default.
+        port: Port to listen on, 0 for any free one; None: what the configuration says.
+        on_ready: Called once with URL and API token when the server answers.
+
+    Raises:
+        ConfigErrors: everything that is wrong with the configuration.
+        DexaflowError: it cannot start; one line says why and what to do.
+    """
+    import uvloop
+
+    from dexaflow.config.loading import load_config
+    from dexaflow.config.schema import Config
+    from dexaflow.observe.logs import configure_logs
+    from dexaflow.server.lite import LiteOptions, serve
+
+    if not isinstance(config, Config):
+        path = None if config is None else Path(config)
+        base = Path.cwd() if path is None else path.resolve().parent
+        config = load_config(path, os.environ, base_dir=base)
+    configure_logs(form=config.logging.format, level=config.logging.level)
+    options = LiteOptions(dags=Path(dags), data=Path(data), host=host, port=port)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(config, options, admission=admission, on_ready=on_ready))

@@ -1,0 +1,58 @@
+"""A rough figure: what one tiny bash attempt costs in agent, spawner and bash. Run: python bench/agent_rough.py [N].
+
+The server in this process is the tests' stand-in (real routes, real HTTP, memory instead of a store), and its CPU is
+shown apart. Agents and bash are the spawner's children, so all their CPU is in its `getrusage` once it has ended.
+"""
+
+import asyncio
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
+
+from dexaflow.base.clock import SystemClock  # noqa: E402
+from dexaflow.executors.process import ProcessExecutor  # noqa: E402
+from dexaflow.tokens.keys import public_keys  # noqa: E402
+from dexaflow.tokens.verify import Verifier  # noqa: E402
+from tests.executors.proofs import Proofs  # noqa: E402
+from tests.executors.reports import Ledger, bash, serve  # noqa: E402
+
+
+def cpu(who: int) -> float:
+    """Return the seconds of CPU used so far."""
+    used = resource.getrusage(who)
+    return used.ru_utime + used.ru_stime
+
+
+async def measure(attempts: int, at_once: int) -> None:
+    """Run the attempts, so many at once, and print what they cost."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, proofs = Path(name), Proofs.fresh()
+        ledger = Ledger(proofs.minter)
+        executor = ProcessExecutor(folder / "agents", folder / "server.json")
+        gate = asyncio.Semaphore(at_once)
+
+        async def one() -> None:
+            async with gate:
+                launch = proofs.launch()
+                ledger.work[launch.launch_id] = bash("true")
+                await executor.start(launch)
+                assert (await ledger.finish(launch.launch_id)).succeeded
+
+        async with serve(ledger, Verifier(public_keys(proofs.key), SystemClock()), folder / "server.json"):
+            await one()  # the spawner has loaded
+            own, began = cpu(resource.RUSAGE_SELF), time.perf_counter()
+            await asyncio.gather(*(one() for _ in range(attempts)))
+            wall, own = time.perf_counter() - began, cpu(resource.RUSAGE_SELF) - own
+            await executor.aclose()
+    agents = cpu(resource.RUSAGE_CHILDREN)
+    print(f"{attempts} attempts, {at_once} at once: {attempts / wall:.0f} a second")
+    print(f"agent and bash: {agents / attempts * 1000:.1f} ms of CPU an attempt (loading the spawner included)")
+    print(f"stand-in server: {own / attempts * 1000:.1f} ms of CPU an attempt")
+
+
+if __name__ == "__main__":
+    asyncio.run(measure(int(sys.argv[1]) if len(sys.argv) > 1 else 500, at_once=4))

@@ -1,0 +1,179 @@
+"""What a hook may change, and what the pod is after it (R5)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Protocol
+
+from dexaflow.admission.decisions import Changes
+from dexaflow.base.text import shown
+from dexaflow.kube.annotations import annotations_problem
+from dexaflow.kube.names import (
+    annotation_key_problem,
+    is_reserved,
+    label_key_problem,
+    label_value_problem,
+    priority_class_problem,
+    service_account_problem,
+)
+from dexaflow.kube.tolerations import Toleration, toleration_problem
+from dexaflow.model.execution import Execution
+from dexaflow.policy.checked import Setting
+
+__all__ = ["AllowLists", "Applied", "NotAllowed", "apply_changes"]
+
+
+class AllowLists(Protocol):
+    """The part of the policy that binds hooks; `policy.policy.Policy` has it."""
+
+    @property
+    def priority_classes(self) -> frozenset[str] | None:
+        """Classes a hook may set; None allows all but `system-*`, an empty set none."""
+        ...
+
+    @property
+    def service_accounts(self) -> frozenset[str] | None:
+        """Accounts a hook may set; None and an empty set allow none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What the pod is with the changes made, who set each part of it, and whether they made a difference."""
+
+    execution: Execution
+    settings: tuple[Setting, ...]
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NotAllowed:
+    """A change that may not be made: on which field, and why; the problem names the key and is one line."""
+
+    field: str
+    problem: str
+
+
+def apply_changes(
+    changes: Changes, execution: Execution, settings: tuple[Setting, ...], *, by: str, allowed: AllowLists
+) -> Applied | NotAllowed:
+    """Return the pod with all of `changes` made, or the first of them that may not be.
+
+    Maps merge and the hook's keys win, tolerations are appended, each once, names replace (R5.1). All changes are
+    judged, also those that would leave the pod as it is; only what makes a difference gets a new setting (R5.4, R9.2).
+
+    Args:
+        settings: Who set each part of `execution`.
+        by: Who asks, as a setting says it: `hook:<name>`.
+    """
+    refused = _not_allowed(changes, allowed)
+    if refused is not None:
+        return refused
+    fresh: dict[tuple[str, str], Setting] = {}  # what makes a difference, by field and key
+
+    def merged(field: str, own: Mapping[str, str], asked: Mapping[str, str]) -> Mapping[str, str]:
+        differing = {key: value for key, value in asked.items() if own.get(key) != value}
+        for key, value in differing.items():
+            fresh[field, key] = Setting(field, key, value, by)
+        return MappingProxyType({**own, **differing}) if differing else own
+
+    def replaced(field: str, own: str, asked: str) -> str:
+        if not asked or asked == own:
+            return own
+        fresh[field, ""] = Setting(field, "", asked, by)
+        return asked
+
+    tolerations = execution.tolerations
+    if changes.tolerations:
+        known = set(tolerations)
+        new = [t for t in dict.fromkeys(changes.tolerations) if t not in known]
+        for position, toleration in enumerate(new, start=len(tolerations)):
+            key = str(position)
+            fresh["tolerations", key] = Setting("tolerations", key, _toleration_text(toleration), by)
+        tolerations = (*tolerations, *new)
+    result = Execution(
+        service_account=replaced("service_account", execution.service_account, changes.service_account),
+        node_selector=merged("node_selector", execution.node_selector, changes.node_selector),
+        tolerations=tolerations,
+        labels=merged("labels", execution.labels, changes.labels),
+        annotations=merged("annotations", execution.annotations, changes.annotations),
+        priority_class_name=replaced("priority_class_name", execution.priority_class_name, changes.priority_class_name),
+    )
+    if not fresh:
+        return Applied(execution, settings, changed=False)
+    if result.annotations is not execution.annotations:
+        problem = annotations_problem(result.annotations)
+        if problem is not None:
+            return NotAllowed("annotations", f"annotations, merged with the task's own: {problem}")
+    kept_settings = tuple(s for s in settings if (s.field, s.key) not in fresh)
+    return Applied(result, (*kept_settings, *fresh.values()), changed=True)
+
+
+def _not_allowed(changes: Changes, allowed: AllowLists) -> NotAllowed | None:
+    """Return the first change that may not be made, whatever the task has (R5.2)."""
+    for key, value in changes.labels.items():
+        problem = _reserved(key) or label_key_problem(key) or _value_problem(value)
+        if problem is not None:
+            return NotAllowed("labels", f"label {shown(key)}: {problem}")
+    for key in changes.annotations:
+        problem = _reserved(key) or annotation_key_problem(key)
+        if problem is not None:
+            return NotAllowed("annotations", f"annotation {shown(key)}: {problem}")
+    for key, value in changes.node_selector.items():
+        problem = label_key_problem(key) or _value_problem(value)
+        if problem is not None:
+            return NotAllowed("node_selector", f"node_selector {shown(key)}: {problem}")
+    for toleration in changes.tolerations:
+        problem = toleration_problem(toleration)
+        if problem is not None:
+            return NotAllowed("tolerations", f"toleration {shown(toleration.key)}: {problem}")
+    if changes.priority_class_name:
+        problem = _priority_class_not_allowed(changes.priority_class_name, allowed.priority_classes)
+        if problem is not None:
+            return NotAllowed("priority_class_name", problem)
+    if changes.service_account:
+        problem = _service_account_not_allowed(changes.service_account, allowed.service_accounts)
+        if problem is not None:
+            return NotAllowed("service_account", problem)
+    return None
+
+
+def _reserved(key: str) -> str | None:
+    return "keys under this prefix are the control plane's own" if is_reserved(key) else None
+
+
+def _value_problem(value: str) -> str | None:
+    problem = label_value_problem(value)
+    return None if problem is None else f"the value {shown(value)}: {problem}"
+
+
+def _priority_class_not_allowed(name: str, listed: frozenset[str] | None) -> str | None:
+    what = f"priority_class_name {shown(name)}"
+    problem = priority_class_problem(name)
+    if problem is not None:
+        return f"{what}: {problem}"
+    if listed is None:
+        if name.startswith("system-"):  # Kubernetes' own; a list may still name one
+            return f"{what}: while execution_allowlist.priority_classes is unset, no system-* class may be set"
+        return None
+    return None if name in listed else f"{what} is not in execution_allowlist.priority_classes"
+
+
+def _service_account_not_allowed(name: str, listed: frozenset[str] | None) -> str | None:
+    what = f"service_account {shown(name)}"
+    problem = service_account_problem(name)
+    if problem is not None:
+        return f"{what}: {problem}"
+    if listed is None:
+        return f"{what}: while execution_allowlist.service_accounts is unset, no hook may set one"
+    return None if name in listed else f"{what} is not in execution_allowlist.service_accounts"
+
+
+def _toleration_text(toleration: Toleration) -> str:
+    """Return a toleration as ``kubectl taint`` would write what it tolerates."""
+    text = toleration.key
+    if toleration.value:
+        text += f"={toleration.value}"
+    if toleration.effect:
+        text += f":{toleration.effect}"
+    return f"{text} {toleration.operator}".strip()

@@ -1,0 +1,99 @@
+"""Query parameters that many lists share, and how they become filters. Unknown ones are refused: a filter that is
+ignored would answer another question than the one asked.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypedDict
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+
+from dexaflow.api.problems import Problem
+from dexaflow.api.services import MAX_PAGE
+from dexaflow.store.reading_filters import Order, Span
+
+__all__ = ["MAX_INT", "AirflowPage", "Moment", "Name", "PageArgs", "Pattern", "Query", "order_of", "spans_of"]
+
+MAX_INT = 2**31 - 1  # of an integer column
+
+Name = Annotated[str, Field(max_length=250)]
+Pattern = Annotated[str, Field(max_length=250)]
+
+
+def _storable(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("is outside the years 1 to 9999 in UTC") from None
+
+
+Moment = Annotated[AwareDatetime, AfterValidator(_storable)]
+
+
+class PageArgs(TypedDict):
+    """What every paged list of the reader takes."""
+
+    limit: int
+    offset: int
+
+
+class Query(BaseModel):
+    """Base of all query models."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class AirflowPage(Query):
+    """A page of a list, as Airflow's client asks for it."""
+
+    limit: Annotated[int, Field(ge=0, description=f"Rows wanted; at most {MAX_PAGE} come at once.")] = 50
+    offset: Annotated[int, Field(ge=0, le=MAX_INT)] = 0
+    order_by: Annotated[
+        list[Name],
+        Field(default_factory=list, max_length=5, description="Fields to sort by; `-` before a field: descending."),
+    ]
+
+    @property
+    def page(self) -> PageArgs:
+        """`limit` and `offset`, the limit cut to a page's size."""
+        return {"limit": min(self.limit, MAX_PAGE), "offset": self.offset}
+
+
+def order_of(asked: list[str], columns: Mapping[str, str], default: Order, last: str) -> Order:
+    """Return the order asked for, in our columns, made total by `last` so that pages do not overlap.
+
+    Args:
+        columns: What a client may name, and the column it means.
+
+    Raises:
+        Problem: 422, a field one cannot sort by.
+    """
+    if not asked:
+        return default
+    order: list[tuple[str, bool]] = []
+    for word in asked:
+        name = word.removeprefix("-")
+        if name not in columns:
+            known = ", ".join(columns)
+            raise Problem(
+                422, f"order_by: cannot sort by {name[:100]!r}; use one of {known}", [("order_by", "unknown")]
+            )
+        if columns[name] not in (c for c, _ in order):
+            order.append((columns[name], word.startswith("-")))
+    if last not in (c for c, _ in order):
+        order.append((last, order[-1][1]))
+    return order
+
+
+def spans_of(asked: BaseModel, columns: Mapping[str, str]) -> dict[str, Span]:
+    """Return the stretches of time in `asked`: fields `<name>_gte`, `_gt`, `_lte`, `_lt` for each name in `columns`."""
+    found: dict[str, Span] = {}
+    for name, column in columns.items():
+        ends: dict[str, Any] = {  # Any: datetime or None, by name
+            end: value
+            for end in ("gte", "gt", "lte", "lt")
+            if (value := getattr(asked, f"{name}_{end}", None)) is not None
+        }
+        if ends:
+            found[column] = Span(**ends)
+    return found

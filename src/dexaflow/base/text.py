@@ -1,0 +1,66 @@
+"""Text from outside, made safe to keep and to show (R4.4). Nothing else in Dexaflow cleans text."""
+
+import re
+import unicodedata
+
+__all__ = ["MAX_REASON_BYTES", "clean_reason", "cut", "quoted", "shown"]
+
+MAX_REASON_BYTES = 512  # spec, "The answer"
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")  # all of Unicode's category Cc; it is closed, no version adds to it
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # no shape of their own, or a new line: shown as escapes
+
+
+def clean_reason(text: str) -> str:
+    """Return a reason as it is kept (R4.4).
+
+    Halves of surrogate pairs, which UTF-8 cannot hold, become U+FFFD (two that make a pair become their character);
+    then control characters go; then the text is cut to `MAX_REASON_BYTES` of UTF-8 at a code point. Nothing is trimmed.
+    """
+    if text.isascii() and text.isprintable():
+        return text[:MAX_REASON_BYTES]
+    if _SURROGATE.search(text):
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return cut(_CONTROL.sub("", text), MAX_REASON_BYTES)
+
+
+def cut(text: str, max_bytes: int) -> str:
+    """Return the longest beginning of `text` that takes at most `max_bytes` in UTF-8; no character is split.
+
+    A lone surrogate counts as three bytes, as the U+FFFD that stands for it would.
+    """
+    if max_bytes <= 0:
+        return ""
+    start = text[:max_bytes]  # a character takes at least one byte: what follows can never fit
+    if start.isascii():
+        return start
+    data = start.encode("utf-8", "surrogatepass")
+    if len(data) <= max_bytes:
+        return start
+    end = max_bytes
+    while data[end] & 0xC0 == 0x80:  # within a character: back to its first byte
+        end -= 1
+    return data[:end].decode("utf-8", "surrogatepass")
+
+
+def shown(text: str) -> str:
+    r"""Return `text` for a terminal, a log line or a page: one line, with no way to move, hide or turn round anything.
+
+    Control (Cc) and format characters (Cf), line and paragraph separators and lone surrogates appear as ``\u202e``,
+    beyond U+FFFF as ``\U000e0001``. Everything else, backslashes too, stays as it is: this is for readers, not for
+    reading back. A page still has to escape HTML.
+    """
+    if text.isprintable():  # nothing of the hidden categories
+        return text
+    return "".join(c if c.isprintable() or unicodedata.category(c) not in _HIDDEN else _escape(c) for c in text)
+
+
+def quoted(text: str, most: int = 80) -> str:
+    """Return `text` as `shown`, in quotes, cut to about `most` characters: for error messages."""
+    return f"'{shown(text if len(text) <= most else text[: most - 3] + '...')}'"
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

@@ -1,0 +1,123 @@
+"""`dexaflow admission`: what would the gate make of this answer, and what do the configured hooks say?"""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dexaflow.cli.output import FAILED, USAGE, Output, errors_in_one_line, print_fields, print_json
+
+if TYPE_CHECKING:
+    from dexaflow.cli.answer_lines import Lists
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Try admission hooks and their answers.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Try admission hooks and their answers."""
+
+
+READ_BYTES = 131_072  # an answer has at most 65,536; more need not be read to know that it is too large
+
+
+@app.command("check-answer")
+def check_answer(
+    file: Annotated[str, typer.Argument(help="The answer's body; - is standard input.", metavar="[FILE|-]")] = "-",
+    uid: Annotated[
+        str | None, typer.Option(help="The request's uid; without it the answer's own counts as right.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Take execution_allowlist from this configuration.", show_default=False)
+    ] = None,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="Read one JSON object a line, write one a line.")] = False,
+    output: Annotated[Output, typer.Option(help="How to print the result.")] = Output.TABLE,
+) -> None:
+    """Say what the gate would make of an answer: admit, hold, refuse, broken or change_refused.
+
+    Exit code 0 for admit, hold and refuse, 1 for the others, 2 when the answer or the configuration cannot be read.
+
+    With --jsonl each line is {"name", "body_b64", "uid"?, "priority_classes"?, "service_accounts"?}, where a list
+    that is null is not set and one that is absent is the configuration's; the result has the same name. A line that
+    cannot be read gives {"name", "error"}, and exit code 1 at the end.
+    """
+    from dexaflow.base.errors import UsageError
+
+    with errors_in_one_line(USAGE):
+        lists = _lists(config)
+        if jsonl and uid is not None:
+            raise UsageError("--uid does not go with --jsonl; write a uid in each line")
+        if jsonl:
+            readable = _check_lines(file, lists)
+        else:
+            body = _read(file)
+    if jsonl:
+        raise typer.Exit(0 if readable else FAILED)
+    _check_one(body, uid, lists, output)
+
+
+def _check_one(body: bytes, uid: str | None, lists: "Lists", output: Output) -> None:
+    from dexaflow.admission.check_answer import check_answer as check
+    from dexaflow.cli.answer_lines import as_json
+
+    result = as_json(
+        check(body, uid=uid, priority_classes=lists.priority_classes, service_accounts=lists.service_accounts)
+    )
+    if output is Output.JSON:
+        print_json(result)
+    else:
+        changes = result["changes"]
+        assert isinstance(changes, dict)
+        fields = {"verdict": result["verdict"], "reason": result["reason"]}
+        fields |= {f"changes.{name}": value for name, value in changes.items()}
+        fields["problem"] = result["problem"]
+        print_fields({name: value for name, value in fields.items() if value})
+    if result["verdict"] not in ("admit", "hold", "refuse"):
+        raise typer.Exit(FAILED)
+
+
+def _check_lines(file: str, lists: "Lists") -> bool:
+    """Write a line for each line of `file`; return whether all of them could be read."""
+    from dexaflow.base.errors import UsageError
+    from dexaflow.cli.answer_lines import check_lines
+
+    readable = True
+    out = sys.stdout.buffer
+    try:
+        with sys.stdin.buffer if file == "-" else open(file, "rb") as source:
+            for checked in check_lines(source, lists):
+                out.write(checked.text.encode("ascii") + b"\n")
+                out.flush()  # whoever feeds a pipe line by line waits for the answer
+                readable = readable and checked.readable
+    except BrokenPipeError:
+        # The reader has what it wanted. Python would complain once more when it flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}; name a file, or - for standard input") from None
+    return readable
+
+
+def _read(file: str) -> bytes:
+    from dexaflow.base.errors import UsageError
+
+    try:
+        with sys.stdin.buffer if file == "-" else open(file, "rb") as source:
+            return source.read(READ_BYTES)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}; name a file, or - for standard input") from None
+
+
+def _lists(config: Path | None) -> "Lists":
+    """Return the allowlists of a configuration, without one those that are not set."""
+    from dexaflow.cli.answer_lines import Lists
+
+    if config is None:
+        return Lists()
+    from dexaflow.config import load_config
+
+    allowlist = load_config(config, os.environ, base_dir=config.absolute().parent).execution_allowlist
+    return Lists(allowlist.priority_classes, allowlist.service_accounts)

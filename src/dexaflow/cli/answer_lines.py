@@ -1,0 +1,129 @@
+"""`dexaflow admission check-answer --jsonl`: many answers, one JSON object a line in, one out."""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dexaflow.admission.check_answer import AnswerCheck, check_answer
+from dexaflow.admission.decisions import Changes
+from dexaflow.cli.output import json_text
+
+__all__ = ["CheckedLine", "Lists", "as_json", "changes_as_json", "check_lines"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """The allowlists that changes are checked against; None: not set."""
+
+    priority_classes: frozenset[str] | None = None
+    service_accounts: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedLine:
+    """What is written for one line; `readable` is false when the line was no question at all."""
+
+    text: str
+    readable: bool
+
+
+class _BadLine(Exception):  # noqa: N818 - caught here
+    """A line that cannot be read; `name` is what it calls itself, as far as that can be told."""
+
+    def __init__(self, problem: str, name: Any = None) -> None:  # Any: any JSON value
+        super().__init__(problem)
+        self.name = name
+
+
+def check_lines(lines: Iterable[bytes], defaults: Lists) -> Iterator[CheckedLine]:
+    """Yield one line for each line that is not blank.
+
+    A line that cannot be read gives an object with its `name`, as far as it has one, and an `error`; the rest goes on.
+    """
+    for number, line in enumerate(lines, 1):
+        if number == 1:
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        if not line.strip():
+            continue
+        try:
+            yield CheckedLine(json_text(_check(line, defaults)), readable=True)
+        except _BadLine as bad:
+            yield CheckedLine(json_text({"name": bad.name, "error": f"line {number}: {bad}"}), readable=False)
+
+
+def as_json(check: AnswerCheck) -> dict[str, object]:
+    """Return a check as it is printed. `problem` is null when nothing is wrong."""
+    return {
+        "verdict": str(check.verdict),
+        "reason": check.reason,
+        "changes": changes_as_json(check.changes),
+        "problem": check.problem or None,
+    }
+
+
+def changes_as_json(changes: Changes) -> dict[str, object]:
+    """Return what changes set, in the spec's words; fields that they leave alone are left out."""
+    fields: dict[str, object] = {}
+    for name in ("node_selector", "labels", "annotations"):
+        if value := getattr(changes, name):
+            fields[name] = dict(value)
+    if changes.tolerations:
+        fields["tolerations"] = [
+            {name: text for name in ("key", "operator", "value", "effect") if (text := getattr(toleration, name))}
+            for toleration in changes.tolerations
+        ]
+    for name in ("priority_class_name", "service_account"):
+        if value := getattr(changes, name):
+            fields[name] = value
+    return fields
+
+
+def _check(line: bytes, defaults: Lists) -> dict[str, object]:
+    try:
+        item = json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise _BadLine(f"it is not UTF-8 at byte {error.start}; write it as UTF-8") from None
+    except (ValueError, RecursionError):
+        raise _BadLine("it is not JSON; write one object a line") from None
+    if not isinstance(item, dict):
+        raise _BadLine('it is not an object; write {"name": ..., "body_b64": ...}')
+    name = item.get("name")
+    if not isinstance(name, str):
+        raise _BadLine("it has no name; give it one, a string", name if isinstance(name, int | float | bool) else None)
+    uid = item.get("uid")
+    if uid is not None and not isinstance(uid, str):
+        raise _BadLine("its uid is not a string; write one, or leave it out", name)
+    check = check_answer(
+        _body(item, name),
+        uid=uid,
+        priority_classes=_names(item, "priority_classes", defaults.priority_classes, name),
+        service_accounts=_names(item, "service_accounts", defaults.service_accounts, name),
+    )
+    return {"name": name, **as_json(check)}
+
+
+def _body(item: dict[str, Any], name: str) -> bytes:  # Any: decoded JSON
+    body = item.get("body_b64")
+    if not isinstance(body, str):
+        raise _BadLine("it has no body_b64; give the answer's body in base64", name)
+    try:
+        return base64.b64decode(body, validate=True)
+    except (binascii.Error, ValueError):
+        raise _BadLine("its body_b64 is not base64; encode the answer's body", name) from None
+
+
+def _names(
+    item: dict[str, Any], key: str, default: frozenset[str] | None, name: str
+) -> frozenset[str] | None:  # Any: decoded JSON
+    """Return the list of names under `key`: null is one that is not set, absent leaves it to the configuration."""
+    if key not in item:
+        return default
+    value = item[key]
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+        raise _BadLine(f"its {key} is not a list of strings; write one, or null for a list that is not set", name)
+    return frozenset(value)

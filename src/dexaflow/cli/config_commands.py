@@ -1,0 +1,49 @@
+"""`dexaflow config`: is this configuration right, and what can it say?"""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dexaflow.cli.output import FAILED, Output, print_error, print_json, print_text
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Check the server's configuration, or print what it can say.", no_args_is_help=True)
+
+
+@app.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="The YAML file.", metavar="FILE", show_default=False)],
+    output: Annotated[Output, typer.Option(help="How to print the result.")] = Output.TABLE,
+) -> None:
+    """List everything that is wrong with FILE and the DEXAFLOW_* variables, as the server would at boot.
+
+    Exit code 0 when the server would start, 1 when it would not.
+    """
+    from dexaflow.base.errors import ConfigErrors
+    from dexaflow.config import load_config
+
+    problems: tuple[tuple[str, str, str], ...] = ()
+    try:
+        load_config(file, os.environ, base_dir=file.absolute().parent)
+    except ConfigErrors as errors:
+        problems = tuple((problem.key, problem.problem, problem.fix) for problem in errors.problems)
+    if output is Output.JSON:
+        print_json([{"key": key, "problem": problem, "fix": fix} for key, problem, fix in problems])
+    elif problems:
+        for key, problem, fix in problems:
+            print_error(f"{key}: {problem}; {fix}")
+    else:
+        print_text("The configuration is fine.")
+    if problems:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def reference() -> None:
+    """Print the reference of all keys, in Markdown: docs/configuration.md."""
+    from dexaflow.config import reference as page
+
+    print_text(page().rstrip("\n"))

@@ -1,0 +1,60 @@
+"""`dexaflow endpoint`: a hook function behind a URL."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dexaflow.cli.output import USAGE, errors_in_one_line, print_text
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Serve an admission hook as a webhook endpoint.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Serve an admission hook as a webhook endpoint."""
+
+
+@app.command()
+def serve(
+    hook: Annotated[str, typer.Argument(help="The hook, as package.module:name.", metavar="HOOK", show_default=False)],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8443,
+    tls_cert: Annotated[Path | None, typer.Option(help="PEM chain of the certificate.", show_default=False)] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM key of the certificate.", show_default=False)] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="File with the bearer token that questions must carry.", show_default=False)
+    ] = None,
+    path: Annotated[str, typer.Option(help="Where questions are answered.")] = "/admit",
+    log_format: Annotated[str, typer.Option(help="auto, json or console.")] = "auto",
+) -> None:
+    """Serve HOOK until SIGTERM. TLS is needed unless the address is loopback.
+
+    HOOK is the same function that runs in process: it takes a Request and returns admit(...), hold(reason) or
+    refuse(reason). Its module is looked for in the current directory first. Certificate, key and token are read again
+    when their files change.
+    """
+    from dexaflow.base.errors import UsageError
+    from dexaflow.endpoint.finding import find_hook
+    from dexaflow.endpoint.serving import serve as serve_hook
+    from dexaflow.observe.logs import configure_logs
+
+    with errors_in_one_line(USAGE):
+        if log_format not in ("auto", "json", "console"):
+            raise UsageError("--log-format is auto, json or console")
+        configure_logs(form=log_format)
+        function = find_hook(hook, Path.cwd())
+        if token_file is None:
+            print_text("No --token-file: whoever reaches this endpoint may ask it.")
+        serve_hook(
+            function,
+            host=host,
+            port=port,
+            path=path,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            token_file=token_file,
+            announce=lambda url: print_text(f"{hook} answers at {url}"),
+        )

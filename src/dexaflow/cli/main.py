@@ -1,0 +1,41 @@
+"""The command line, put together. Each group of commands is a module; heavy imports wait until a command runs."""
+
+import sys
+
+import typer
+
+from dexaflow.cli import admission_commands, config_commands, endpoint_commands
+from dexaflow.cli.lite_command import lite
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="dexaflow",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    help="Workflows whose every task attempt passes admission first.",
+)
+app.command()(lite)
+app.add_typer(config_commands.app, name="config")
+app.add_typer(admission_commands.app, name="admission")
+app.add_typer(endpoint_commands.app, name="endpoint")
+
+
+def main() -> None:
+    """Run the command line: one clear line instead of a traceback, exit status 1, for every error of ours."""
+    from dexaflow.base.errors import ConfigErrors, DexaflowError  # noqa: PLC0415 - cheap, but after --help
+
+    try:
+        app()
+    except ConfigErrors as errors:
+        for problem in errors.problems:
+            print(f"dexaflow: {problem}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except DexaflowError as error:
+        print(f"dexaflow: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    main()

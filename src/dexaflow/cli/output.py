@@ -1,0 +1,145 @@
+"""What the command line prints: tables for people, JSON for programs, one line for an error.
+
+Text from outside goes through `shown` on its way into a table or an error; JSON is exact, and escaped to ASCII, so
+that neither a terminal nor a reader of lines is led astray by it.
+"""
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import NoReturn
+
+import typer
+
+from dexaflow.base.errors import ConfigErrors, DexaflowError
+from dexaflow.base.text import shown
+
+__all__ = [
+    "FAILED",
+    "USAGE",
+    "Output",
+    "errors_in_one_line",
+    "fail",
+    "json_text",
+    "print_error",
+    "print_fields",
+    "print_json",
+    "print_table",
+    "print_text",
+]
+
+FAILED = 1  # asked and answered: no
+USAGE = 2  # could not be asked: wrong arguments, unreadable files
+
+
+class Output(StrEnum):
+    """`--output`."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def json_text(value: object) -> str:
+    """Return `value` as one line of JSON, ASCII only."""
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+
+
+def print_json(value: object) -> None:
+    """Print `value` as JSON, indented on a terminal."""
+    if sys.stdout.isatty():
+        print_text(json.dumps(value, ensure_ascii=True, indent=2))
+    else:
+        print_text(json_text(value))
+
+
+def print_text(text: str) -> None:
+    """Print lines that are safe already; what the terminal's encoding lacks is escaped."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    sys.stdout.flush()
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str = "") -> None:
+    """Print rows under their column names; every cell is one line of text.
+
+    Args:
+        empty: Printed instead when there are no rows.
+    """
+    if not rows and empty:
+        print_text(empty)
+        return
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(cell)) for cell in row))
+    _print_rich(table)
+
+
+def print_fields(fields: Mapping[str, object]) -> None:
+    """Print a thing's fields, one a line, names in a column of their own."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for name, value in fields.items():
+        table.add_row(Text(name), Text(_cell(value)))
+    _print_rich(table)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{shown(str(key))}={shown(str(item))}" for key, item in value.items()) or "-"
+    if isinstance(value, list | tuple):
+        return ", ".join(shown(str(item)) for item in value) or "-"
+    return shown(str(value))
+
+
+def _print_rich(renderable: object) -> None:
+    from rich.console import Console
+
+    # Into a pipe or a file lines are as long as they are: whoever cuts columns there wants whole cells.
+    width = None if sys.stdout.isatty() else 100_000
+    console = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+    with console.capture() as captured:
+        console.print(renderable)
+    print_text("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def print_error(message: str) -> None:
+    """Print `message` on standard error, as one line."""
+    encoding = sys.stderr.encoding or "utf-8"
+    line = f"dexaflow: {shown(message)}"
+    sys.stderr.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    sys.stderr.flush()
+
+
+def fail(message: str, code: int = FAILED) -> NoReturn:
+    """Print `message` as one line on standard error and end with `code`."""
+    print_error(message)
+    raise typer.Exit(code)
+
+
+@contextlib.contextmanager
+def errors_in_one_line(code: int = FAILED) -> Iterator[None]:
+    """Turn every `DexaflowError` into a line on standard error (a configuration's into one each) and `code`."""
+    try:
+        yield
+    except ConfigErrors as errors:
+        for problem in errors.problems:
+            print_error(str(problem))
+        raise typer.Exit(code) from None
+    except DexaflowError as error:
+        fail(str(error), code)

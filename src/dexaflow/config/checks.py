@@ -1,0 +1,104 @@
+"""What no value can be judged by alone: keys that need each other, and the files behind the webhook's."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dexaflow.base.errors import ConfigError
+from dexaflow.config.values import quoted
+from dexaflow.hooks.tls import TrustError, client_context
+
+__all__ = ["check_together"]
+
+WEBHOOK = "execution.admission.webhook"
+UNIT = "execution.unit"
+MAX_FILE_BYTES = 4_194_304  # a bundle of every public CA has a quarter of a megabyte
+
+
+def check_together(values: Mapping[str, Any], broken: frozenset[str]) -> Iterator[ConfigError]:
+    """Yield what is wrong with values that are each fine.
+
+    Args:
+        values: What is given, by key, as read.
+        broken: Keys that are given but could not be read; they are told of already.
+    """
+    yield from _webhook_files(values, broken)
+    yield from _unit(values, broken)
+    yield from _agent(values, broken)
+
+
+def _webhook_files(values: Mapping[str, Any], broken: frozenset[str]) -> Iterator[ConfigError]:
+    url = f"{WEBHOOK}.url"
+    for name, check in (("ca_file", _ca_problem), ("token_file", _token_problem)):
+        key = f"{WEBHOOK}.{name}"
+        if key not in values:
+            continue
+        if url not in values and url not in broken:
+            # Whoever mounts a token believes that admission is on.
+            yield ConfigError(
+                key, f"is set, but {url} is not: no webhook is asked", "set the url, or take this key out"
+            )
+        problem = check(values[key])
+        if problem is not None:
+            yield ConfigError(key, *problem)
+
+
+def _unit(values: Mapping[str, Any], broken: frozenset[str]) -> Iterator[ConfigError]:
+    parts = {f"{UNIT}.cpu", f"{UNIT}.memory"}
+    given = parts & (values.keys() | broken)
+    if len(given) == 1:
+        (there,), (missing,) = given, parts - given
+        yield ConfigError(missing, f"is not set, but {there} is", "set both or neither")
+
+
+def _agent(values: Mapping[str, Any], broken: frozenset[str]) -> Iterator[ConfigError]:
+    if {"agent.heartbeat", "agent.silence"} & broken:
+        return
+    heartbeat = values.get("agent.heartbeat", 5.0)
+    silence = values.get("agent.silence", 30.0)
+    if silence < 2 * heartbeat:
+        yield ConfigError(
+            "agent.silence",
+            f"{silence:g}s is less than two heartbeats of {heartbeat:g}s",
+            f"write {2 * heartbeat:g}s or more, or shorten agent.heartbeat",
+        )
+
+
+def _content(path: Path) -> bytes | str:
+    """Return a file's content, or why there is none, in words that do not name it."""
+    try:
+        if not path.is_file():
+            return "is not a file" if path.exists() else "names a file that does not exist"
+        with open(path, "rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        return f"cannot be read: {getattr(error, 'strerror', None) or 'no such path'}"
+    return content if len(content) <= MAX_FILE_BYTES else "is too large"
+
+
+def _ca_problem(path: Path) -> tuple[str, str] | None:
+    content = _content(path)
+    if isinstance(content, str):
+        return f"{quoted(str(path))} {content}", "write the path of a readable PEM file"
+    try:
+        client_context(content)
+    except TrustError as error:
+        return f"{quoted(str(path))}: {error}", "name a file of PEM certificates"
+    return None
+
+
+def _token_problem(path: Path) -> tuple[str, str] | None:
+    content = _content(path)
+    if isinstance(content, str):
+        return content, "write the path of a readable file that holds the token"
+    return _token_fault(content)
+
+
+def _token_fault(content: bytes) -> tuple[str, str] | None:
+    """Return what is wrong with a token file's content (R2.3), without quoting any of it."""
+    token = content.removesuffix(b"\n").removesuffix(b"\r") if content.endswith(b"\n") else content
+    if not token:
+        return "names a file without a token", "write the token into the file"
+    if not all(0x21 <= byte <= 0x7E for byte in token):
+        return "names a file whose token would break a header", "write visible ASCII into it, on one line, no blanks"
+    return None

@@ -1,0 +1,196 @@
+"""Making a `Config` of a file and the environment, or a list of everything that is wrong with them."""
+
+import difflib
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from dexaflow.base.errors import ConfigError, ConfigErrors
+from dexaflow.base.text import shown
+from dexaflow.config.checks import check_together
+from dexaflow.config.environment import read_environment
+from dexaflow.config.schema import Config, Key
+from dexaflow.config.values import Unfit
+from dexaflow.config.yaml_source import MAX_BYTES, Node, Scalar, ScalarType, Section, read_yaml
+
+__all__ = ["all_keys", "load_config"]
+
+
+def load_config(path: Path | None, environ: Mapping[str, str], *, base_dir: Path) -> Config:
+    """Return the configuration of `path` and `environ`; the environment wins.
+
+    Args:
+        path: The YAML file; None for a configuration from the environment and defaults alone.
+        environ: The environment variables; those that do not begin with `DEXAFLOW_` are ignored.
+        base_dir: Where relative paths in the configuration start.
+
+    Raises:
+        ConfigErrors: every problem found: unknown keys and variables, wrong types, values out of range, keys given
+            twice, YAML that does not parse, files that cannot be used. Nothing secret is quoted.
+    """
+    keys = dict(all_keys(Config))
+    sections = frozenset(_sections(Config))
+    problems: list[ConfigError] = []
+    given: dict[str, tuple[Node, str]] = {}
+    readable = True
+    if path is not None:
+        root, file_problems = _read_file(path)
+        problems += file_problems
+        readable = root is not None
+        if root is not None:
+            _flatten(root, "", keys, sections, given, problems)
+    from_environment, environment_problems = read_environment(environ, keys, sections)
+    problems += environment_problems
+    given |= {key: (value.node, value.variable) for key, value in from_environment.items()}
+
+    values: dict[str, Any] = {}  # Any: each key has its own type
+    broken: set[str] = set()
+    for key, (node, variable) in given.items():
+        try:
+            value = _value(keys[key], node, base_dir)
+        except Unfit as unfit:
+            source = f" (from {variable})" if variable else ""
+            problems += [ConfigError(key, f"{problem}{source}", fix) for problem, fix in unfit.faults]
+            broken.add(key)
+        else:
+            if value is not None:
+                values[key] = value
+    if readable:
+        problems += check_together(values, frozenset(broken))
+    if problems:
+        raise ConfigErrors(problems)
+    config = _build(Config, "", values)
+    assert isinstance(config, Config)
+    return config
+
+
+def all_keys(of: type[Any], prefix: str = "") -> Iterator[tuple[str, Key]]:  # Any: a class of the schema
+    """Yield every key below `of`, in the order of the schema, with what is said about it."""
+    for field in fields(of):
+        if "section" in field.metadata:
+            yield from all_keys(field.metadata["section"], f"{prefix}{field.name}.")
+        else:
+            yield f"{prefix}{field.name}", field.metadata["key"]
+
+
+def _sections(of: type[Any], prefix: str = "") -> Iterator[str]:
+    for field in fields(of):
+        if "section" in field.metadata:
+            yield f"{prefix}{field.name}"
+            yield from _sections(field.metadata["section"], f"{prefix}{field.name}.")
+
+
+def _read_file(path: Path) -> tuple[Section | None, list[ConfigError]]:
+    """Return the file's mapping, None when nothing can be said about its keys."""
+    origin = shown(str(path))
+    try:
+        content = _content(path)
+    except (OSError, ValueError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or str(error)
+        return None, [ConfigError(origin, f"cannot be read: {reason}", "name a YAML file")]
+    if len(content) > MAX_BYTES:
+        return None, [ConfigError(origin, f"has more than {MAX_BYTES} bytes", "name a configuration file")]
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return None, [ConfigError(origin, f"is not UTF-8: byte {error.start}", "save it as UTF-8")]
+    root, problems = read_yaml(text, origin)
+    if root is None:
+        return (None if problems else Section({})), problems
+    if not isinstance(root, Section):
+        return None, [*problems, ConfigError(origin, "is not a mapping of keys", "write `key: value` lines")]
+    return root, problems
+
+
+def _content(path: Path) -> bytes:
+    # Opened without waiting, so that a named pipe is an error and not a start that never ends.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError("it is not a file")
+        return file.read(MAX_BYTES + 1)
+
+
+def _flatten(
+    section: Section,
+    prefix: str,
+    keys: Mapping[str, Key],
+    sections: frozenset[str],
+    given: dict[str, tuple[Node, str]],
+    problems: list[ConfigError],
+) -> None:
+    """Put what the file sets into `given`, by key."""
+    for name, node in section.entries.items():
+        key = f"{prefix}{name}"
+        if "." in name:  # never a name of ours, and `a.b:` beside `a: {b: }` would be one key given twice
+            fix = f"write it as {_nested(key)}" if key in keys or key in sections else "write one name a level"
+            problems.append(ConfigError(_shown_key(key), "unknown key", fix))
+        elif key in keys:
+            given[key] = node, ""
+        elif key not in sections:
+            problems.append(ConfigError(_shown_key(key), "unknown key", _nearest(key, prefix, keys, sections)))
+        elif isinstance(node, Section):
+            _flatten(node, f"{key}.", keys, sections, given, problems)
+        elif not (isinstance(node, Scalar) and node.type in (ScalarType.BLANK, ScalarType.NULL)):
+            inside = ", ".join(sorted(_children(f"{key}.", keys, sections)))
+            problems.append(ConfigError(key, "is a section, not a value", f"write its keys below it: {inside}"))
+
+
+def _nearest(key: str, prefix: str, keys: Mapping[str, Key], sections: frozenset[str]) -> str:
+    """Return what to do about an unknown key: the key that was meant, if one is near."""
+    if key == f"{prefix}<<":
+        return "merge keys are not read, write the keys out"
+    here = _children(prefix, keys, sections)
+    plain = {name.replace("_", ""): name for name in here}
+    name = key.removeprefix(prefix)
+    near = difflib.get_close_matches(name.lower().replace("_", "").replace("-", ""), plain, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean {prefix}{plain[near[0]]}?"
+    # Right name, wrong place: `admission` at the top, `execution.webhook`.
+    everything = [*keys, *sorted(sections)]
+    elsewhere = [other for other in everything if other == name or other.endswith(f".{name}")]
+    if not elsewhere:
+        elsewhere = difflib.get_close_matches(key, everything, n=1, cutoff=0.75)
+    if elsewhere:
+        return f"did you mean {elsewhere[0]}?"
+    return f"take it out; here belong {', '.join(sorted(here))}"
+
+
+def _nested(key: str) -> str:
+    first, _, rest = key.partition(".")
+    return f"{{{first}: {_nested(rest) if rest else '...'}}}"
+
+
+def _children(prefix: str, keys: Mapping[str, Key], sections: frozenset[str]) -> set[str]:
+    return {key.removeprefix(prefix).partition(".")[0] for key in (*keys, *sections) if key.startswith(prefix)}
+
+
+def _shown_key(key: str) -> str:
+    return shown(key if len(key) <= 120 else key[:117] + "...") or "''"
+
+
+def _value(key: Key, node: Node, base_dir: Path) -> Any:  # Any: the key's own type; None for null
+    if isinstance(node, Scalar):
+        if node.type is ScalarType.NULL:
+            return None
+        if node.type is ScalarType.BLANK:
+            # Never taken for "unset": what was to stand here may be a whole allowlist, or the endpoint.
+            raise Unfit(("it has no value", "write one, or leave the key out (null says the same)"))
+    return key.kind.read(node, base_dir)
+
+
+def _build(of: type[Any], prefix: str, values: Mapping[str, Any]) -> Any:  # Any: an instance of `of`
+    """Return an `of` with the values below `prefix`; what is not given has its default."""
+    arguments: dict[str, Any] = {}
+    for field in fields(of):
+        key = f"{prefix}{field.name}"
+        if "section" in field.metadata:
+            if field.metadata.get("all_or_none") and not any(given.startswith(f"{key}.") for given in values):
+                continue
+            arguments[field.name] = _build(field.metadata["section"], f"{key}.", values)
+        elif key in values:
+            arguments[field.name] = values[key]
+    return of(**arguments)

@@ -1,0 +1,314 @@
+"""The dispatcher: walks queued attempts down the line, and asks held ones again, paced and fair (R6.2).
+
+Every attempt that is being asked is in `_asking`, so that none is asked twice at once. How many held attempts are
+asked at once is bounded: that is the pace. No lock or transaction is held while a hook is asked.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+
+from dexaflow.admission.gate import Gate
+from dexaflow.admission.results import Held
+from dexaflow.base.clock import Clock
+from dexaflow.base.errors import TermLost
+from dexaflow.dispatch.line import Ended, Line, Moved, Started, TooOld, Waits
+from dexaflow.dispatch.waiting import next_ask
+from dexaflow.model.attempt import Attempt
+from dexaflow.store import admitting
+from dexaflow.store.bridge import Store
+from dexaflow.store.running import RetryRule
+from dexaflow.store.transaction import Tx, from_iso
+
+__all__ = ["MAX_RECHECKS", "Dispatcher", "HeldEntry", "HoldCount", "hold_counts"]
+
+log = structlog.get_logger()
+MAX_RECHECKS = 64  # held attempts asked at once
+SWEEP_SECONDS = 5.0
+_MAX_ANEW = 3  # times one walk is begun again because its admit grew too old, before it goes back to the scheduler
+
+
+@dataclass(frozen=True, slots=True)
+class HeldEntry:
+    """A held attempt, as metrics and the choice of a probe need it; the store has the truth."""
+
+    hook: str
+    held_at: datetime
+
+
+def _fields(attempt: Attempt) -> dict[str, str | int]:
+    return {
+        "tenant_id": attempt.tenant_id, "dag_id": attempt.dag_id, "run_id": attempt.run_id,
+        "task_id": attempt.task_id, "try_number": attempt.try_number,
+    }  # fmt: skip
+
+
+class Dispatcher:
+    """Call `run()` inside a task group; hand queued attempts to `dispatch()`."""
+
+    def __init__(
+        self,
+        line: Line,
+        gate: Gate,
+        store: Store,
+        *,
+        clock: Clock,
+        up: Callable[[], float],
+        recheck: float,
+        jitter: Callable[[], float],
+        retry: RetryRule,
+        wake_scheduler: Callable[[], None],
+        max_rechecks: int = MAX_RECHECKS,
+    ) -> None:
+        self._line = line
+        self._gate = gate
+        self._store = store
+        self._clock = clock
+        self._up = up
+        self._recheck = recheck
+        self._jitter = jitter
+        self._retry = retry
+        self._wake_scheduler = wake_scheduler
+        self._max_rechecks = max_rechecks
+        self._asking: dict[str, Attempt] = {}
+        self._rechecking: set[str] = set()
+        self._held: dict[str, HeldEntry] = {}
+        self._held_by_hook: dict[str, int] = {}
+        self._turn = 0
+        self._woken = asyncio.Event()
+        self._group: asyncio.TaskGroup | None = None
+        self._waiting_to_start: list[Attempt] = []
+        self._stopping = False
+
+    # What others call, on the loop
+
+    def dispatch(self, attempt: Attempt) -> None:
+        """Walk a queued attempt. Returns at once."""
+        if self._stopping or attempt.id in self._asking:
+            return
+        if self._group is None:
+            self._waiting_to_start.append(attempt)
+            return
+        self._asking[attempt.id] = attempt
+        self._group.create_task(self._walk(attempt, recheck=False))
+
+    def wake(self) -> None:
+        """A hold became due, or a breaker changed: look now."""
+        self._woken.set()
+
+    def unheld(self, attempt_id: str) -> None:
+        """A hold ended by a person's hand."""
+        self._forget(attempt_id)
+
+    def held(self) -> Mapping[str, HeldEntry]:
+        """Return what is held now, by attempt."""
+        return self._held
+
+    def stop_asking(self) -> None:
+        """Put no new question; what is being asked may end (SIGTERM)."""
+        self._stopping = True
+
+    @property
+    def asking(self) -> int:
+        """How many attempts are being asked now."""
+        return len(self._asking)
+
+    # The loop of held attempts
+
+    async def run(self) -> None:
+        """Dispatch until cancelled. Raises `TermLost` when another control plane leads."""
+        held = await self._store.do(admitting.all_held)
+        for entry in held:
+            self._remember(entry.attempt_id, entry.hook, from_iso(entry.held_at))
+        self._turn = await self._store.do(admitting.last_turn)
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            for attempt in self._waiting_to_start:
+                self.dispatch(attempt)
+            self._waiting_to_start.clear()
+            try:
+                await self._ask_held(group)
+            finally:
+                self._group = None
+
+    async def _ask_held(self, group: asyncio.TaskGroup) -> None:
+        while not self._stopping:
+            self._woken.clear()
+            try:
+                wait = await self._one_round(group)
+            except TermLost:
+                raise
+            except Exception as error:  # noqa: BLE001 - a full disk passes; holds must be asked again when it has
+                log.error("hold_round_failed", cause=str(error))
+                wait = 1.0
+            try:
+                async with asyncio.timeout(wait):
+                    await self._woken.wait()
+            except TimeoutError:
+                continue
+
+    async def _one_round(self, group: asyncio.TaskGroup) -> float:
+        """Ask what is due as far as the pace allows. Returns seconds until the next look."""
+        wait = min(SWEEP_SECONDS, await self._probe(group))
+        room = self._max_rechecks - len(self._rechecking)
+        if room > 0:
+            besides = frozenset(self._asking)
+            due, next_due = await self._store.do(
+                lambda tx: (admitting.due_holds(tx, limit=room, besides=besides), admitting.next_hold_due(tx))
+            )
+            for attempt in due:
+                self._recheck_one(group, attempt, probe=False)
+            if len(due) == room:
+                return wait  # at the pace's limit: the end of an ask wakes us
+            if next_due is not None:
+                wait = min(wait, max(0.01, next_due - self._up()))
+        return wait
+
+    async def _probe(self, group: asyncio.TaskGroup) -> float:
+        """Where a breaker may be probed, ask whoever was asked longest ago (R7.4). Returns seconds until then."""
+        wait = SWEEP_SECONDS
+        now = self._clock.monotonic()
+        for hook in [h for h, n in self._held_by_hook.items() if n > 0]:
+            at = self._gate.next_probe(hook)
+            if at is None:
+                continue
+            if at > now:
+                wait = min(wait, at - now)
+                continue
+            besides = frozenset(self._asking)
+            candidate = await self._store.do(lambda tx, h=hook, b=besides: admitting.probe_candidate(tx, h, besides=b))
+            if candidate is not None:
+                self._recheck_one(group, candidate, probe=True)
+            elif not any(self._held_on(a, hook) for a in besides):
+                for attempt_id in [a for a, e in self._held.items() if e.hook == hook and a not in besides]:
+                    self._forget(attempt_id)  # the store knows better: nobody waits there
+        return max(0.01, wait)
+
+    def _held_on(self, attempt_id: str, hook: str) -> bool:
+        entry = self._held.get(attempt_id)
+        return entry is not None and entry.hook == hook
+
+    def _recheck_one(self, group: asyncio.TaskGroup, attempt: Attempt, *, probe: bool) -> None:
+        if attempt.id in self._asking or self._stopping:
+            return
+        self._asking[attempt.id] = attempt
+        self._rechecking.add(attempt.id)
+        group.create_task(self._walk(attempt, recheck=True, probe=probe))
+
+    # One attempt
+
+    async def _walk(self, attempt: Attempt, *, recheck: bool, probe: bool = False) -> None:
+        try:
+            await self._walk_to_an_end(attempt, recheck=recheck, probe=probe)
+        except TermLost:
+            raise
+        except Exception as error:  # noqa: BLE001 - one attempt's trouble is not another's
+            log.error("walk_failed", cause=f"{type(error).__name__}: {error}", **_fields(attempt))
+            await self._ask_anew(attempt)
+        finally:
+            self._asking.pop(attempt.id, None)
+            self._rechecking.discard(attempt.id)
+            self._woken.set()
+
+    async def _walk_to_an_end(self, attempt: Attempt, *, recheck: bool, probe: bool) -> None:
+        self._turn += 1
+        turn = self._turn
+        for _ in range(_MAX_ANEW):
+            walked = await self._line.walk(
+                attempt, may_probe=lambda hook: probe or not self._others_wait(hook, attempt.id)
+            )
+            if not isinstance(walked, TooOld):
+                break
+        match walked:
+            case Waits():
+                await self._hold(walked, turn)
+            case Started():
+                self._forget(attempt.id)
+                log.info("attempt_launched", launch_id=walked.launch_id, **_fields(attempt))
+            case Ended() | Moved():
+                self._forget(attempt.id)
+                self._wake_scheduler()
+                why = walked.why if isinstance(walked, Ended) else "moved meanwhile"
+                log.info("attempt_not_launched", why=why, **_fields(attempt))
+            case TooOld():
+                await self._ask_anew(attempt)
+
+    def _others_wait(self, hook: str, attempt_id: str) -> bool:
+        waiting = self._held_by_hook.get(hook, 0)
+        return waiting > (1 if self._held_on(attempt_id, hook) else 0)
+
+    async def _ask_anew(self, attempt: Attempt) -> None:
+        """Send a queued attempt back to wait for slots; a held one stays held, due again soon."""
+        try:
+            await self._store.do(lambda tx: admitting.requeue(tx, attempt.id))
+        except TermLost:
+            raise
+        except Exception as error:  # noqa: BLE001 - the next start finds it queued and asks anew
+            log.error("requeue_failed", cause=str(error), **_fields(attempt))
+            await asyncio.sleep(1.0)
+        self._wake_scheduler()
+
+    async def _hold(self, waits: Waits, turn: int) -> None:
+        held, jitter = waits.held, self._jitter()
+        retry = self._retry
+
+        def write(tx: Tx) -> str:
+            waited = admitting.broken_wait(tx, held.attempt.id) if held.broken else 0.0
+            ask = next_ask(
+                up=tx.up, recheck=self._recheck, jitter=jitter, broken=held.broken, broken_wait=waited
+            )  # fmt: skip
+            if ask.failed:
+                reason = f"dispatch_failed: {held.reason}"
+                wait = admitting.retry_wait(tx, held.attempt, retry)
+                due = None if wait is None else tx.up + wait
+                return "failed" if admitting.dispatch_failed(tx, held, reason=reason, retry_due=due) else "moved"
+            kept = admitting.hold(
+                tx, held, next_ask_due=ask.due, turn=turn, placement=waits.placement, first_turn=not held.asked
+            )
+            return "held" if kept else "moved"
+
+        written = await self._store.do(write)
+        if written == "held":
+            self._note_hold(held)
+        else:
+            self._forget(held.attempt.id)
+            log.info("hold_ended", why=written, hook=held.hook, **_fields(held.attempt))
+        self._wake_scheduler()  # its slots are free
+
+    def _note_hold(self, held: Held) -> None:
+        entry = self._held.get(held.attempt.id)
+        if entry is None or entry.hook != held.hook:
+            self._forget(held.attempt.id)
+            self._remember(held.attempt.id, held.hook, self._clock.now() if entry is None else entry.held_at)
+            level = log.warning if held.broken else log.info
+            level("attempt_held", hook=held.hook, reason=held.reason, **_fields(held.attempt))
+
+    def _remember(self, attempt_id: str, hook: str, held_at: datetime) -> None:
+        self._held[attempt_id] = HeldEntry(hook, held_at)
+        self._held_by_hook[hook] = self._held_by_hook.get(hook, 0) + 1
+
+    def _forget(self, attempt_id: str) -> None:
+        entry = self._held.pop(attempt_id, None)
+        if entry is not None:
+            self._held_by_hook[entry.hook] -= 1
+
+
+@dataclass(frozen=True, slots=True)
+class HoldCount:
+    """The held attempts of one hook (R9.1)."""
+
+    hook: str
+    held: int
+    oldest_seconds: float
+
+
+def hold_counts(held: Mapping[str, HeldEntry], now: datetime) -> list[HoldCount]:
+    """Return how many attempts each hook holds, and for how long the one held longest has been."""
+    oldest: dict[str, tuple[int, datetime]] = {}
+    for entry in list(held.values()):  # Prometheus asks from another thread
+        count, since = oldest.get(entry.hook, (0, entry.held_at))
+        oldest[entry.hook] = (count + 1, min(since, entry.held_at))
+    return [HoldCount(hook, count, max(0.0, (now - since).total_seconds())) for hook, (count, since) in oldest.items()]

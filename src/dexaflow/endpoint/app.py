@@ -1,0 +1,219 @@
+"""The webhook endpoint as an ASGI application."""
+
+import hmac
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from dexaflow.admission.envelope import MAX_QUESTION_BYTES, QuestionError, answer, read_question
+from dexaflow.endpoint.calling import Hook, HookCalls, HookFailed
+from dexaflow.observe.logs import attempt_fields, get_logger
+
+__all__ = ["App", "Hook", "asgi_app"]
+
+Scope = MutableMapping[str, Any]  # Any: ASGI's own types
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_log = get_logger("dexaflow.endpoint")
+
+_NO_HEADERS: tuple[tuple[bytes, bytes], ...] = ()
+
+_TITLES: Mapping[int, str] = {
+    400: "Bad Request",
+    401: "Unauthorized",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    413: "Content Too Large",
+    415: "Unsupported Media Type",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+
+
+def asgi_app(
+    hook: Hook,
+    *,
+    token: str | Callable[[], str] | None = None,
+    path: str = "/admit",
+    timeout: float = 30.0,
+) -> App:
+    """Return an ASGI application that answers admission questions with `hook`.
+
+    POST on `path` takes a question and gives the answer, `GET /healthz` says that the process lives; everything else
+    is an HTTP error with an RFC 9457 body. Plain hooks run in threads, async ones on the server's event loop.
+
+    Args:
+        hook: Takes a `Request`, returns `admit(...)`, `hold(reason)` or `refuse(reason)`. The same question, known by
+            its `uid`, may arrive twice (R7.5).
+        token: The bearer token that a question must carry, or a function that gives the present one; None asks for
+            none. Compared in constant time.
+        path: Where questions are answered.
+        timeout: Seconds that one call of the hook may take, 30 by default, the longest that
+            `execution.admission.timeout` can be. `Request.deadline` says when they end.
+
+    Raises:
+        ValueError: `token` is empty, or `path` does not begin with a slash.
+    """
+    if token == "":
+        raise ValueError("the token is empty; give one, or None to ask for none")
+    if not path.startswith("/"):
+        raise ValueError(f"the path {path!r} does not begin with a slash")
+    return _Endpoint(HookCalls(hook, timeout=timeout), token, path)
+
+
+class _Problem(Exception):  # noqa: N818 - RFC 9457's word
+    """What goes out instead of an answer. `uid` is the question's, once it is known."""
+
+    def __init__(self, status: int, detail: str, *, uid: str = "", headers: Iterable[tuple[bytes, bytes]] = ()) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.uid = uid
+        self.headers = tuple(headers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Endpoint:
+    calls: HookCalls
+    token: str | Callable[[], str] | None
+    path: str
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+        elif scope["type"] == "http":
+            status, content_type, headers = 200, b"application/json", _NO_HEADERS
+            try:
+                body = await self._respond(scope, receive)
+            except _Problem as problem:
+                status, content_type, headers = problem.status, b"application/problem+json", problem.headers
+                body = _problem_body(problem)
+            except _Gone:
+                return
+            await _send(send, status, content_type, body, headers, head=scope["method"] == "HEAD")
+        elif scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _respond(self, scope: Scope, receive: Receive) -> bytes:
+        path = scope["path"]
+        root = scope.get("root_path", "")
+        if root and path.startswith(root + "/"):  # mounted below another application
+            path = path[len(root) :]
+        if path == "/healthz":
+            _only(scope["method"], "GET", "HEAD")
+            return b'{"status":"ok"}'
+        if path != self.path:
+            raise _Problem(404, f"questions are answered at {self.path}")
+        _only(scope["method"], "POST")
+        headers: list[tuple[bytes, bytes]] = list(scope["headers"])
+        self._authorize(headers)
+        return await self._admit(await _read_body(headers, receive))
+
+    def _authorize(self, headers: list[tuple[bytes, bytes]]) -> None:
+        if self.token is None:
+            return
+        try:
+            token = self.token if isinstance(self.token, str) else self.token()
+        except Exception as error:
+            _log.error("token_unreadable", cause=type(error).__name__)
+            raise _Problem(503, "the endpoint cannot read its token") from error
+        given = [value for name, value in headers if name == b"authorization"]
+        scheme, _, credentials = (given[0] if len(given) == 1 else b"").partition(b" ")
+        matches = hmac.compare_digest(credentials.strip(b" "), token.encode())
+        if not (matches and token and scheme.lower() == b"bearer"):
+            raise _Problem(
+                401,
+                "a bearer token is needed, and none or another was sent",
+                headers=[(b"www-authenticate", b"Bearer")],
+            )
+
+    async def _admit(self, body: bytes) -> bytes:
+        try:
+            request = read_question(body)
+        except QuestionError as error:
+            raise _Problem(400, str(error)) from error
+        try:
+            decision = await self.calls.decide(request)
+            return answer(request.uid, decision)
+        except HookFailed as failed:
+            _log.error("hook_failed", cause=str(failed), uid=request.uid, **attempt_fields(request), exc_info=failed)
+            status = 503 if failed.busy else 500
+            raise _Problem(status, "the hook gave no decision", uid=request.uid) from failed
+        except (TypeError, ValueError) as error:
+            # admit(...) and its like check types; a decision built by hand may hold anything, and changes be too large.
+            _log.error("answer_unwritable", uid=request.uid, **attempt_fields(request), exc_info=error)
+            raise _Problem(500, "the hook's decision cannot be written as an answer", uid=request.uid) from error
+
+
+class _Gone(Exception):  # noqa: N818 - ends the exchange, is no error
+    """The client went away before its question was whole."""
+
+
+def _only(method: str, *allowed: str) -> None:
+    if method not in allowed:
+        allow = ", ".join(allowed)
+        raise _Problem(405, f"use {allow}", headers=[(b"allow", allow.encode())])
+
+
+async def _read_body(headers: list[tuple[bytes, bytes]], receive: Receive) -> bytes:
+    for name, value in headers:
+        if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+            raise _Problem(415, "send the question uncompressed", headers=[(b"accept-encoding", b"identity")])
+        if name == b"content-length" and value.isdigit() and len(value) < 20 and int(value) > MAX_QUESTION_BYTES:
+            raise _too_large()
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _Gone
+        body += message.get("body", b"")
+        if len(body) > MAX_QUESTION_BYTES:
+            raise _too_large()
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def _too_large() -> _Problem:
+    return _Problem(413, f"a question has at most {MAX_QUESTION_BYTES} bytes", headers=[(b"connection", b"close")])
+
+
+def _problem_body(problem: _Problem) -> bytes:
+    content: dict[str, object] = {
+        "type": "about:blank",
+        "title": _TITLES[problem.status],
+        "status": problem.status,
+        "detail": problem.detail,
+    }
+    if problem.uid:
+        content["uid"] = problem.uid
+    return json.dumps(content).encode()
+
+
+async def _send(
+    send: Send, status: int, content_type: bytes, body: bytes, headers: Iterable[tuple[bytes, bytes]], *, head: bool
+) -> None:
+    await send(
+        {
+            "type": "http.response.start",
+            "status": status,
+            "headers": [
+                (b"content-type", content_type),
+                (b"content-length", str(len(body)).encode()),
+                (b"cache-control", b"no-store"),
+                *headers,
+            ],
+        }
+    )
+    await send({"type": "http.response.body", "body": b"" if head else body})
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

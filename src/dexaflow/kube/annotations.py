@@ -1,0 +1,31 @@
+"""Kubernetes' rules for a set of annotations."""
+
+from collections.abc import Mapping
+
+from dexaflow.base.text import quoted
+from dexaflow.kube.names import annotation_key_problem
+
+__all__ = ["MAX_ANNOTATIONS_BYTES", "annotations_problem", "annotations_size_problem"]
+
+MAX_ANNOTATIONS_BYTES = 262_144  # Kubernetes' TotalAnnotationSizeLimitB: all keys and values together, as written
+
+
+def annotations_problem(annotations: Mapping[str, str]) -> str | None:
+    """Return what Kubernetes would say against these annotations as a whole, as half a line, or None."""
+    for key in annotations:
+        problem = annotation_key_problem(key)
+        if problem is not None:
+            return f"{quoted(key)}: {problem}"
+    return annotations_size_problem(annotations)
+
+
+def annotations_size_problem(annotations: Mapping[str, str]) -> str | None:
+    """Return what is wrong with the size of these annotations, or None. A lone surrogate counts as three bytes."""
+    total = sum(_size(key) + _size(value) for key, value in annotations.items())
+    if total <= MAX_ANNOTATIONS_BYTES:
+        return None
+    return f"keys and values take {total} bytes together, and at most {MAX_ANNOTATIONS_BYTES} are allowed"
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

@@ -1,0 +1,163 @@
+"""The scheduler: woken by what ends and by the clock, with a sweep as safety net.
+
+One pass is one transaction: runs that are due begin, retries come due, runs in which something ended are advanced,
+slots are taken. What it queued goes to whoever dispatches.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import structlog
+
+from dexaflow.base.clock import Clock
+from dexaflow.base.errors import TermLost, UsageError
+from dexaflow.base.ids import time_ordered_id
+from dexaflow.model.attempt import Attempt
+from dexaflow.model.dags import DagSpec
+from dexaflow.model.states import Event, RunState, State
+from dexaflow.scheduling.progress import advance
+from dexaflow.scheduling.timetable import RunSlot, Timetable
+from dexaflow.store import people, registering, running
+from dexaflow.store.bridge import Store
+from dexaflow.store.transaction import Tx, from_iso
+
+__all__ = ["SWEEP_SECONDS", "Pass", "Scheduler", "next_run_at", "one_pass"]
+
+log = structlog.get_logger()
+SWEEP_SECONDS = 5.0  # the longest the scheduler sleeps: what an event missed is found by then
+_BEHIND = 0.05  # between passes when there is more to do
+
+
+def next_run_at(spec: DagSpec, last: datetime | None, since: datetime, now: datetime) -> RunSlot | None:
+    """Return the DAG's next scheduled run after the one of logical date `last`."""
+    timetable = Timetable(spec.schedule, spec.timezone, spec.start_date, spec.catchup, since=since)
+    return timetable.next_run(last, now)
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What one pass did."""
+
+    queued: tuple[Attempt, ...]
+    timed_out: tuple[people.ToKill, ...]
+    more: bool  # it stopped at a limit: another pass has work
+    schedule_at: datetime | None
+    wait_due: float | None
+
+
+def _advance(dag: DagSpec, states: Mapping[str, State]) -> tuple[tuple[tuple[str, Event], ...], RunState | None]:
+    progress = advance(dag, states)
+    return progress.moves, progress.end
+
+
+def one_pass(tx: Tx, parallelism: int, run_id_bits: Callable[[], int]) -> Pass:
+    """Do all that is due, in one transaction."""
+    more = False
+    for dag in running.due_dags(tx):
+        more = True
+        spec = registering.spec_of(tx, dag.version_id)
+        last = None if dag.last_logical_date is None else from_iso(dag.last_logical_date)
+        slot = next_run_at(spec, last, from_iso(dag.registered_at), tx.now)
+        if slot is not None and slot.run_after <= tx.now:
+            new = running.NewRun(
+                time_ordered_id(int(tx.now.timestamp() * 1000), run_id_bits()), "scheduled", slot.logical_date,
+                slot.data_interval_start, slot.data_interval_end, {}, "schedule",
+            )  # fmt: skip
+            running.create_run(tx, dag.dag_id, new)
+            last = slot.logical_date
+        running.plan_next(tx, dag.dag_id, last, planner(tx))
+    timed_out = []
+    for run_id in running.runs_timed_out(tx):
+        try:
+            timed_out.append(people.cancel_run(tx, run_id, "dagrun_timeout passed"))
+        except UsageError:  # it ended in this very transaction
+            continue
+    more |= running.retry_due_attempts(tx) > 0
+    advanced = running.advance_runs(tx, _advance)
+    more |= advanced >= 200
+    queued = running.take_slots(tx, parallelism)
+    due = running.next_due(tx)
+    return Pass(tuple(queued), tuple(timed_out), more, due.schedule_at, due.wait_due)
+
+
+def planner(tx: Tx) -> registering.NextRun:
+    """Return the rule by which a DAG's next run is planned, at the time of this transaction."""
+
+    def plan(spec: DagSpec, last: datetime | None, registered: datetime) -> datetime | None:
+        slot = next_run_at(spec, last, registered, tx.now)
+        return None if slot is None else slot.run_after
+
+    return plan
+
+
+class Scheduler:
+    """Runs passes for as long as `run()` runs; `wake()` asks for one now."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Clock,
+        up: Callable[[], float],
+        parallelism: int,
+        run_id_bits: Callable[[], int],
+        on_queued: Callable[[Attempt], None],
+        on_kill: Callable[[people.ToKill], None],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._up = up
+        self._parallelism = parallelism
+        self._bits = run_id_bits
+        self._on_queued = on_queued
+        self._on_kill = on_kill
+        self._woken = asyncio.Event()
+        self.passes = 0
+
+    def wake(self) -> None:
+        """Something ended, came, or made room: look now."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Schedule until cancelled. Raises `TermLost` when another control plane leads."""
+        swept = -SWEEP_SECONDS
+        while True:
+            self._woken.clear()
+            try:
+                done = await self._store.do(self._pass)
+            except TermLost:
+                raise
+            except Exception as error:  # noqa: BLE001 - a full disk passes; the scheduler must be there when it has
+                log.error("schedule_pass_failed", cause=str(error))
+                await asyncio.sleep(1.0)
+                continue
+            self.passes += 1
+            for attempt in done.queued:
+                self._on_queued(attempt)
+            for kill in done.timed_out:
+                self._on_kill(kill)
+            if done.more:
+                continue
+            if self._clock.monotonic() - swept >= SWEEP_SECONDS:
+                swept = self._clock.monotonic()
+                await self._store.do(running.note_never_fitting)
+            await self._sleep(done)
+
+    def _pass(self, tx: Tx) -> Pass:
+        return one_pass(tx, self._parallelism, self._bits)
+
+    async def _sleep(self, done: Pass) -> None:
+        wait = SWEEP_SECONDS
+        if done.schedule_at is not None:
+            wait = min(wait, (done.schedule_at - self._clock.now()) / timedelta(seconds=1))
+        if done.wait_due is not None:
+            wait = min(wait, done.wait_due - self._up())
+        if wait <= 0:
+            wait = _BEHIND
+        try:
+            async with asyncio.timeout(wait):
+                await self._woken.wait()
+        except TimeoutError:
+            return

@@ -1,0 +1,147 @@
+"""When the schedule makes runs: one slot after the other, from values alone.
+
+A run is made when the schedule fires: its logical date is that moment, its data interval reaches back to the firing
+before. Firings missed (the server was down, the DAG was paused, its start date lies back) are made up as Airflow
+does: with `catchup` each of them, in order; without it the latest one only, and once.
+"""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from dexaflow.model import dag_rules as rules
+from dexaflow.scheduling.cron import Cron
+
+__all__ = ["RunSlot", "Timetable", "validate"]
+
+_PROBE = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSlot:
+    """One run that the schedule asks for. All in aware UTC."""
+
+    logical_date: datetime  # when the schedule fires
+    data_interval_start: datetime  # the firing before; the logical date itself when there is none
+    data_interval_end: datetime  # the logical date
+    run_after: datetime  # the logical date: the run may begin from then on
+
+
+@dataclass(frozen=True, slots=True)
+class Timetable:
+    """A DAG's schedule: None, five cron fields, a preset or ``@once``, read on the clock of `timezone`.
+
+    `start_date`: no run has a logical date before it. Without one, `since` (when the DAG was registered) takes its
+    place, and where that is not given either, the `now` of each question. All aware.
+
+    A schedule or time zone that `validate` objects to never comes: it was refused when the DAG was registered, and
+    if it is here all the same (time zone data were removed), the other DAGs' schedules must go on.
+
+    Raises:
+        ValueError: A moment has no time zone.
+    """
+
+    schedule: str | None
+    timezone: str = "UTC"
+    start_date: datetime | None = None
+    catchup: bool = False
+    since: datetime | None = None
+    _cron: Cron | None = field(init=False, repr=False, compare=False, default=None)
+
+    def __post_init__(self) -> None:
+        for moment in (self.start_date, self.since):
+            _aware(moment)
+        if self.schedule is None or self.schedule == rules.ONCE:
+            return
+        try:
+            cron = Cron(_expression(self.schedule), _zone(self.timezone))
+        except ValueError:
+            return
+        object.__setattr__(self, "_cron", cron)
+
+    def next_run(self, last: datetime | None, now: datetime) -> RunSlot | None:
+        """Return the run to make next: at once when its `run_after` has come, else then. None: never again.
+
+        Without `catchup` the answer depends on `now`, since the latest missed firing wins: ask again when making it.
+
+        Args:
+            last: Logical date of the latest scheduled run; None when there has been none.
+            now: The time.
+        """
+        _aware(last)
+        _aware(now)
+        first = (self.start_date or self.since or now).astimezone(UTC)
+        if self.schedule == rules.ONCE:
+            return RunSlot(first, first, first, first) if last is None else None
+        if self._cron is None:
+            return None
+        fires = _at_or_after(self._cron, first)
+        if last is not None and fires is not None and fires <= last:
+            fires = self._cron.after(last)
+        if not self.catchup and fires is not None and fires < now:
+            fires = max(fires, _at_or_before(self._cron, now) or fires)
+        if fires is None:
+            return None
+        return RunSlot(fires, self._cron.before(fires) or fires, fires, fires)
+
+
+def validate(schedule: str | None, timezone: str) -> str | None:
+    """Return what is wrong with a schedule and its time zone, as a sentence that says what to do, or None.
+
+    That it never comes ("0 0 31 2 *") is wrong too.
+    """
+    try:
+        zone = _zone(timezone)
+    except ValueError as error:
+        return f"timezone {error}"
+    if schedule is None or schedule == rules.ONCE:
+        return None
+    try:
+        if Cron(_expression(schedule), zone).after(_PROBE) is None:
+            return f"schedule {rules.shown(schedule)} never comes; name a day that exists"
+    except ValueError as error:
+        return f"schedule {error}"
+    return None
+
+
+def _expression(schedule: str) -> str:
+    """Return the five fields of a schedule. Raises `ValueError`."""
+    if len(schedule.split()) == 6:
+        raise ValueError(f"{rules.shown(schedule)} has six fields; seconds cannot be scheduled, write five fields")
+    fields = rules.cron(schedule)
+    if fields is None:
+        raise ValueError("is missing")
+    expression = rules.PRESETS.get(fields, fields)
+    try:
+        Cron(expression, UTC)
+    except ValueError as error:
+        raise ValueError(f"{rules.shown(schedule)} is not a cron expression that ever comes: {error}") from None
+    return expression
+
+
+def _zone(name: str) -> tzinfo:
+    if name == "UTC":
+        return UTC  # there even where no time zone data are
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
+        raise ValueError(f"{rules.shown(name)} is not known; write a name like Europe/Berlin") from None
+
+
+def _aware(moment: datetime | None) -> None:
+    if moment is not None and moment.utcoffset() is None:
+        raise ValueError(f"{moment.isoformat()} has no time zone")
+
+
+def _at_or_after(cron: Cron, moment: datetime) -> datetime | None:
+    try:
+        return cron.after(moment - datetime.resolution)
+    except OverflowError:  # the beginning of the calendar
+        return cron.after(moment)
+
+
+def _at_or_before(cron: Cron, moment: datetime) -> datetime | None:
+    try:
+        return cron.before(moment + datetime.resolution)
+    except OverflowError:
+        return cron.before(moment)

@@ -1,0 +1,139 @@
+"""Lite's data folder: 0700, its files 0600, used by one server at a time (R10.1, R10.4)."""
+
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dexaflow.base.errors import DexaflowError
+
+__all__ = ["DataFolder", "DataFolderError", "read_token", "read_url"]
+
+
+class DataFolderError(DexaflowError):
+    """The data folder cannot be used; one line says why and what to do."""
+
+
+class DataFolder:
+    """Where everything of one Lite server is kept. `opened()` makes it, and keeps others out meanwhile."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @property
+    def database(self) -> Path:
+        return self.root / "dexaflow.db"
+
+    @property
+    def signing_key(self) -> Path:
+        return self.root / "signing.key"
+
+    @property
+    def token_file(self) -> Path:
+        return self.root / "token"
+
+    @property
+    def server_file(self) -> Path:
+        return self.root / "server.json"
+
+    @property
+    def agents(self) -> Path:
+        return self.root / "agents"
+
+    @property
+    def versions(self) -> Path:
+        return self.root / "versions"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Make the folder if need be and hold it.
+
+        Raises:
+            DataFolderError: it is in use by another server, belongs to somebody else, or cannot be written.
+        """
+        try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self.root.stat().st_uid != os.getuid():
+                raise DataFolderError(f"data folder {self.root} belongs to another user; choose another with --data")
+            self.root.chmod(0o700)
+            lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise DataFolderError(
+                f"data folder {self.root}: {error.strerror}; choose another with --data or make it writable"
+            ) from error
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                holder = os.pread(lock, 20, 0).decode(errors="replace").strip()
+                who = f" by process {holder}" if holder.isdigit() else ""
+                raise DataFolderError(
+                    f"data folder {self.root} is in use{who}; stop that server or choose another with --data"
+                ) from error
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+            yield
+        finally:
+            os.close(lock)
+
+    def api_token(self) -> str:
+        """Return the token of the API, made at the first start; it survives restarts. Raises `DataFolderError`."""
+        try:
+            found = self.token_file.read_text().strip()
+        except FileNotFoundError:
+            found = ""
+        except OSError as error:
+            raise DataFolderError(f"{self.token_file}: {error.strerror}; make it readable or delete it") from error
+        if len(found) < 20:
+            found = secrets.token_urlsafe(32)
+            write_private(self.token_file, found + "\n")
+        self.token_file.chmod(0o600)
+        return found
+
+    def announce(self, url: str) -> None:
+        """Say where the server listens, for agents and the command line."""
+        write_private(self.server_file, json.dumps({"url": url, "pid": os.getpid()}) + "\n")
+
+    def withdraw(self) -> None:
+        """The server listens no longer."""
+        self.server_file.unlink(missing_ok=True)
+
+
+def write_private(path: Path, content: str) -> None:
+    """Replace a file in one step, mode 0600: a reader sees the old content or the new. Raises `DataFolderError`."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except OSError as error:
+        raise DataFolderError(
+            f"{path}: {error.strerror}; check that the data folder is writable and not full"
+        ) from error
+
+
+def read_url(root: Path) -> str | None:
+    """Return where the server of a data folder listens, or None when none runs."""
+    try:
+        url = json.loads((root / "server.json").read_text())["url"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return url if isinstance(url, str) else None
+
+
+def read_token(root: Path) -> str | None:
+    """Return the API token of a data folder, or None."""
+    try:
+        return (root / "token").read_text().strip() or None
+    except OSError:
+        return None

@@ -1,0 +1,70 @@
+"""Loaded DAG files become registered DAGs: own checks first (R2.2), then one transaction."""
+
+from collections.abc import Callable
+
+import structlog
+
+from dexaflow.base.errors import DagError
+from dexaflow.loading.registry import FileResult
+from dexaflow.model.dags import DagSpec
+from dexaflow.policy.checks import check_task
+from dexaflow.policy.policy import Policy
+from dexaflow.scheduling.loop import planner
+from dexaflow.store import registering
+from dexaflow.store.bridge import Store
+from dexaflow.store.transaction import Tx
+
+__all__ = ["Publisher", "policy_problems"]
+
+log = structlog.get_logger()
+
+
+def policy_problems(file: str, spec: DagSpec, policy: Policy) -> tuple[DagError, ...]:
+    """Return what own checks say of a DAG at registration, naming task, field and rule (R2.2)."""
+    return tuple(
+        DagError(file, task.line or spec.line, f"task '{task.task_id}': {r.field}: {r.message} ({r.rule})")
+        for task in spec.tasks
+        for r in check_task(task, policy)
+    )
+
+
+class Publisher:
+    """Takes what the folders give."""
+
+    def __init__(self, store: Store, policy: Callable[[], Policy], wake_scheduler: Callable[[], None]) -> None:
+        self._store = store
+        self._policy = policy
+        self._wake_scheduler = wake_scheduler
+
+    async def publish(self, result: FileResult) -> None:
+        """Register one file's DAGs, or keep what is wrong with it; a file that fails keeps its last good versions."""
+        if result.removed:
+            await self._store.do(lambda tx: registering.remove_file(tx, result.tenant_id, result.file))
+            log.info("dag_file_removed", tenant_id=result.tenant_id, file=result.file)
+            return
+        if result.version is None:
+            await self._store.do(lambda tx: registering.keep_errors(tx, result.tenant_id, result.file, result.errors))
+            self._log(result.tenant_id, result.errors)
+            return
+        policy = self._policy()
+        errors = list(result.errors)
+        good: list[DagSpec] = []
+        for spec in result.dags:
+            problems = policy_problems(result.file, spec, policy)
+            errors.extend(problems)
+            if not problems:
+                good.append(spec)
+        loaded = registering.DagFile(result.tenant_id, result.file, result.version, good)
+
+        def register(tx: Tx) -> tuple[DagError, ...]:
+            return registering.register_file(tx, loaded, errors, planner(tx))
+
+        found = await self._store.do(register)
+        self._log(result.tenant_id, found)
+        log.info("dag_file_loaded", tenant_id=result.tenant_id, file=result.file, dags=[d.dag_id for d in good])
+        self._wake_scheduler()
+
+    @staticmethod
+    def _log(tenant_id: str, errors: tuple[DagError, ...]) -> None:
+        for error in errors:
+            log.warning("dag_error", tenant_id=tenant_id, file=error.file, line=error.line, cause=error.cause)

@@ -1,0 +1,229 @@
+"""What people ask for: cancel, clear, pause, pools; and what retention removes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dexaflow.base.errors import Conflict, NotFound, UsageError
+from dexaflow.model.states import RUN_ENDED, Event, RunState, State
+from dexaflow.store.registering import spec_of
+from dexaflow.store.running import new_try
+from dexaflow.store.transaction import Tx, move
+
+__all__ = [
+    "ToKill",
+    "ask_now",
+    "cancel_run",
+    "clear_tasks",
+    "delete_pool",
+    "ensure_default_pool",
+    "remove_old",
+    "set_note",
+    "set_paused",
+    "set_pool",
+    "snapshots_in_use",
+]
+
+DEFAULT_POOL = "default_pool"
+DEFAULT_POOL_SLOTS = 128  # Airflow's
+
+
+@dataclass(frozen=True, slots=True)
+class ToKill:
+    """Launches whose processes must end, and attempts that wait no longer."""
+
+    launches: tuple[tuple[str, str], ...]  # (attempt_id, launch_id)
+    unheld: tuple[str, ...]
+
+
+_BEFORE_RUNNING = (
+    State.NONE, State.SCHEDULED, State.QUEUED, State.HELD, State.LAUNCHING, State.UP_FOR_RETRY,
+)  # fmt: skip
+
+
+def cancel_run(tx: Tx, run_id: str, why: str) -> ToKill:
+    """End a run: what has not begun to run is skipped at once, what runs is told to end and then fails (R6.3).
+
+    Args:
+        why: What is shown, with by whom: "cancelled by alice".
+
+    Raises:
+        NotFound: there is no such run.
+        Conflict: it has ended.
+    """
+    run = tx.one("SELECT state FROM runs WHERE run_id = :r", r=run_id)
+    if run is None:
+        raise NotFound(f"there is no run '{run_id}'; `dexaflow runs list` shows them")
+    if RunState(run.state) in RUN_ENDED:
+        raise Conflict(f"run '{run_id}' has ended ({run.state}); there is nothing to cancel")
+    launches: list[tuple[str, str]] = []
+    unheld: list[str] = []
+    for ti in tx.all("SELECT attempt_id, state, launch_id FROM task_instances WHERE run_id = :r", r=run_id):
+        state = State(ti.state)
+        if state is State.RUNNING:
+            tx.run("UPDATE task_instances SET stop = :why WHERE attempt_id = :a AND state = 'running'",
+                   why=why, a=ti.attempt_id)  # fmt: skip
+            launches.append((ti.attempt_id, ti.launch_id))
+        elif state in _BEFORE_RUNNING:
+            columns: dict[str, Any] = {"next_ask_at": None, "next_ask_due": None, "held_at": None, "broken_since": None,
+                                       "retry_at": None, "retry_due": None}  # fmt: skip
+            if state is State.HELD:
+                unheld.append(ti.attempt_id)
+            if state is State.LAUNCHING:
+                launches.append((ti.attempt_id, ti.launch_id))
+            move(tx, ti.attempt_id, Event.CANCELLED, state, reason=why, ended_at=tx.now_iso, **columns)
+    tx.run(
+        "UPDATE runs SET stop = :why, note = CASE WHEN note = '' THEN :why ELSE note || '; ' || :why END,"
+        " dirty = true, timeout_due = NULL, state = 'running', started_at = COALESCE(started_at, :now)"
+        " WHERE run_id = :r",
+        r=run_id, why=why, now=tx.now_iso,
+    )  # fmt: skip
+    return ToKill(tuple(launches), tuple(unheld))
+
+
+def clear_tasks(
+    tx: Tx, run_id: str, task_ids: Sequence[str] | None, *, downstream: bool, only_failed: bool
+) -> tuple[tuple[str, ...], ToKill]:
+    """Give tasks a new try with nothing carried over (R6.3); a hold ends at once. Returns the tasks cleared.
+
+    What runs is told to end first: its new try begins when its processes are dead.
+
+    Args:
+        task_ids: None for all tasks of the run.
+        downstream: Also everything that depends on them.
+        only_failed: Only those that failed, or failed upstream.
+
+    Raises:
+        NotFound: no such run or task.
+    """
+    run = tx.one("SELECT version_id FROM runs WHERE run_id = :r", r=run_id)
+    if run is None:
+        raise NotFound(f"there is no run '{run_id}'; `dexaflow runs list` shows them")
+    spec = spec_of(tx, run.version_id)
+    known = {t.task_id for t in spec.tasks}
+    wanted = set(known if task_ids is None else task_ids)
+    if unknown := sorted(wanted - known):
+        raise NotFound(f"run '{run_id}' has no task '{unknown[0]}'; its tasks are {', '.join(sorted(known))}"[:500])
+    if downstream:
+        grown = True
+        while grown:
+            more = {t.task_id for t in spec.tasks if t.task_id not in wanted and wanted & set(t.upstream)}
+            grown = bool(more)
+            wanted |= more
+    cleared: list[str] = []
+    launches: list[tuple[str, str]] = []
+    unheld: list[str] = []
+    for ti in tx.all(
+        "SELECT attempt_id, task_id, state, launch_id FROM task_instances WHERE run_id = :r ORDER BY task_id", r=run_id
+    ):
+        state = State(ti.state)
+        failed = state in (State.FAILED, State.UPSTREAM_FAILED)
+        if ti.task_id not in wanted or state is State.NONE or (only_failed and not failed):
+            continue
+        if state is State.RUNNING:
+            tx.run("UPDATE task_instances SET stop = 'cleared' WHERE attempt_id = :a AND state = 'running'",
+                   a=ti.attempt_id)  # fmt: skip
+            launches.append((ti.attempt_id, ti.launch_id))
+        else:
+            if state is State.LAUNCHING:
+                launches.append((ti.attempt_id, ti.launch_id))
+            if state is State.HELD:
+                unheld.append(ti.attempt_id)
+            new_try(tx, ti.attempt_id, Event.CLEARED, state)
+        cleared.append(ti.task_id)
+    if cleared:
+        tx.run("UPDATE runs SET stop = '', dirty = true, ended_at = NULL,"
+               " state = CASE WHEN state = 'queued' THEN 'queued' ELSE 'running' END WHERE run_id = :r",
+               r=run_id)  # fmt: skip
+    return tuple(cleared), ToKill(tuple(launches), tuple(unheld))
+
+
+def set_paused(tx: Tx, dag_id: str, *, paused: bool) -> None:
+    """Pause or unpause a DAG. Raises `NotFound`."""
+    if not tx.run("UPDATE dags SET is_paused = :p, updated_at = :now WHERE dag_id = :d",
+                  p=paused, d=dag_id, now=tx.now_iso):  # fmt: skip
+        raise NotFound(f"there is no DAG '{dag_id}'; `dexaflow dags list` shows them")
+
+
+def set_note(tx: Tx, run_id: str, note: str) -> None:
+    """Set a run's note. Raises `NotFound`."""
+    if not tx.run("UPDATE runs SET note = :n WHERE run_id = :r", n=note, r=run_id):
+        raise NotFound(f"there is no run '{run_id}'; `dexaflow runs list` shows them")
+
+
+def ensure_default_pool(tx: Tx) -> None:
+    """Make `default_pool` if there is none."""
+    if tx.one("SELECT 1 FROM pools WHERE pool = :p", p=DEFAULT_POOL) is None:
+        set_pool(tx, DEFAULT_POOL, DEFAULT_POOL_SLOTS, "Where tasks go that name no pool")
+
+
+def set_pool(tx: Tx, name: str, slots: int, description: str | None) -> None:
+    """Make a pool or change it; slots in use beyond a smaller size stay until their attempts end."""
+    if slots < 0:
+        raise UsageError(f"pool '{name}': {slots} slots; give 0 or more")
+    if tx.run("UPDATE pools SET slots = :s, description = COALESCE(:d, description) WHERE pool = :p",
+              s=slots, d=description, p=name):  # fmt: skip
+        tx.run("UPDATE task_instances SET reason = '' WHERE state = 'scheduled' AND pool = :p"
+            " AND reason LIKE 'needs %'",
+               p=name)  # fmt: skip
+        return
+    tx.run("INSERT INTO pools (pool, slots, description) VALUES (:p, :s, :d)", p=name, s=slots, d=description or "")
+    tx.run("UPDATE task_instances SET reason = '' WHERE state = 'scheduled' AND pool = :p", p=name)
+
+
+def delete_pool(tx: Tx, name: str) -> None:
+    """Remove a pool. Raises `NotFound`, `Conflict` (the default pool stays; so does one in use)."""
+    if name == DEFAULT_POOL:
+        raise Conflict(f"{DEFAULT_POOL} cannot be deleted; set its slots instead")
+    if tx.one(
+        "SELECT 1 FROM task_instances WHERE pool = :p AND state IN ('queued', 'launching', 'running') LIMIT 1", p=name
+    ):
+        raise Conflict(f"pool '{name}' is in use; wait for its tasks to end, or set its slots to 0")
+    if not tx.run("DELETE FROM pools WHERE pool = :p", p=name):
+        raise NotFound(f"there is no pool '{name}'; `dexaflow pools list` shows them")
+
+
+def ask_now(tx: Tx, *, attempt_id: str | None, hook: str | None) -> int:
+    """Make one held attempt, or all held by a hook, due to be asked now (R6.3). Returns how many."""
+    if attempt_id is not None:
+        return tx.run(
+            "UPDATE task_instances SET next_ask_due = :up, next_ask_at = :now WHERE attempt_id = :a AND state = 'held'",
+            up=tx.up, now=tx.now_iso, a=attempt_id,
+        )  # fmt: skip
+    return tx.run(
+        "UPDATE task_instances SET next_ask_due = :up, next_ask_at = :now WHERE hook = :h AND state = 'held'",
+        up=tx.up, now=tx.now_iso, h=hook,
+    )  # fmt: skip
+
+
+def snapshots_in_use(tx: Tx) -> set[str]:
+    """Return the snapshots that a DAG's latest version or a kept run needs."""
+    rows = tx.all(
+        "SELECT DISTINCT snapshot FROM dag_versions WHERE id IN (SELECT version_id FROM dags)"
+        " OR id IN (SELECT version_id FROM runs)"
+    )
+    return {r.snapshot for r in rows}
+
+
+def remove_old(tx: Tx, ended_before: str, limit: int = 100) -> list[str]:
+    """Remove runs that ended before a moment, with their tries, reviews and results (`history.retention`).
+
+    Returns their ids, so that their logs go too.
+    """
+    runs = [
+        r.run_id
+        for r in tx.all(
+            "SELECT run_id FROM runs WHERE state IN ('success', 'failed') AND ended_at < :before"
+            " ORDER BY ended_at LIMIT :limit",
+            before=ended_before, limit=limit,
+        )
+    ]  # fmt: skip
+    for run_id in runs:
+        for table in ("reviews", "results", "attempt_history", "task_instances", "runs"):
+            tx.run(f"DELETE FROM {table} WHERE run_id = :r", r=run_id)
+    if runs:
+        tx.run(
+            "DELETE FROM dag_versions WHERE id NOT IN (SELECT version_id FROM dags)"
+            " AND id NOT IN (SELECT version_id FROM runs)"
+        )
+    return runs

@@ -1,0 +1,364 @@
+"""Runs: made by schedule or by a person, advanced as their tasks end, and given pool slots."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row
+
+from dexaflow.base.errors import Conflict, NotFound
+from dexaflow.model.attempt import Attempt
+from dexaflow.model.dags import DagSpec, TaskSpec
+from dexaflow.model.states import ENDED, TRANSITIONS, Event, RunState, State
+from dexaflow.store.registering import NextRun, spec_of
+from dexaflow.store.schema import ATTEMPT_COLUMNS
+from dexaflow.store.transaction import Tx, from_iso, iso, move
+
+__all__ = [
+    "Advance",
+    "NewRun",
+    "RetryRule",
+    "Slots",
+    "advance_runs",
+    "attempt_of",
+    "create_run",
+    "due_dags",
+    "new_try",
+    "next_due",
+    "note_never_fitting",
+    "plan_next",
+    "retry_due_attempts",
+    "runs_timed_out",
+    "slots_taken",
+    "take_slots",
+]
+
+# (dag, states by task) -> (moves, end): `scheduling.progress.advance`, handed in so that the rules stay pure
+Advance = Callable[[DagSpec, Mapping[str, State]], tuple[tuple[tuple[str, Event], ...], RunState | None]]
+
+# (task, try_number, max_tries) -> seconds until the next try, or None: `scheduling.retries`, handed in
+RetryRule = Callable[[TaskSpec, int, int], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run about to be made."""
+
+    run_id: str
+    run_type: str  # scheduled | manual
+    logical_date: datetime | None
+    data_interval_start: datetime | None
+    data_interval_end: datetime | None
+    conf: Mapping[str, Any]
+    triggered_by: str
+    note: str = ""
+
+
+def create_run(tx: Tx, dag_id: str, new: NewRun) -> bool:
+    """Make a run of the DAG's latest version with all its task instances, waiting.
+
+    Returns False when the schedule made this very run before. Raises `NotFound`, `Conflict`.
+    """
+    dag = tx.one("SELECT tenant_id, version_id, is_active FROM dags WHERE dag_id = :d", d=dag_id)
+    if dag is None:
+        raise NotFound(f"there is no DAG '{dag_id}'; `dexaflow dags list` shows them")
+    if not dag.is_active:
+        raise Conflict(f"the file of DAG '{dag_id}' is gone; bring it back to run it")
+    if tx.one("SELECT 1 FROM runs WHERE run_id = :r", r=new.run_id) is not None:
+        raise Conflict(f"a run '{new.run_id}' exists already; choose another run id")
+    logical = None if new.logical_date is None else iso(new.logical_date)
+    if logical is not None and tx.one(
+        "SELECT 1 FROM runs WHERE dag_id = :d AND run_type = :t AND logical_date = :l",
+        d=dag_id, t=new.run_type, l=logical,
+    ) is not None:  # fmt: skip
+        if new.run_type == "scheduled":
+            return False
+        raise Conflict(f"DAG '{dag_id}' has a run for {logical} already; choose another logical date")
+    spec = spec_of(tx, dag.version_id)
+    tx.run(
+        "INSERT INTO runs (run_id, dag_id, tenant_id, version_id, run_type, state, logical_date, data_interval_start,"
+        " data_interval_end, run_after, queued_at, conf, note, triggered_by, dirty)"
+        " VALUES (:run_id, :dag_id, :tenant_id, :version_id, :run_type, 'queued', :logical, :start, :end, :now, :now,"
+        " :conf, :note, :by, true)",
+        run_id=new.run_id, dag_id=dag_id, tenant_id=dag.tenant_id, version_id=dag.version_id, run_type=new.run_type,
+        logical=logical,
+        start=None if new.data_interval_start is None else iso(new.data_interval_start),
+        end=None if new.data_interval_end is None else iso(new.data_interval_end),
+        now=tx.now_iso, conf=json.dumps(new.conf), note=new.note, by=new.triggered_by,
+    )  # fmt: skip
+    tx.many(
+        "INSERT INTO task_instances (attempt_id, run_id, task_id, dag_id, tenant_id, version_id, try_number, max_tries,"
+        " state, operator, pool, pool_slots) VALUES (:attempt_id, :run_id, :task_id, :dag_id, :tenant_id, :version_id,"
+        " 1, :max_tries, 'none', :operator, :pool, :pool_slots)",
+        [
+            {
+                "attempt_id": tx.new_id(), "run_id": new.run_id, "task_id": t.task_id, "dag_id": dag_id,
+                "tenant_id": dag.tenant_id, "version_id": dag.version_id, "max_tries": t.retries + 1,
+                "operator": t.operator, "pool": t.pool, "pool_slots": t.pool_slots,
+            }
+            for t in spec.tasks
+        ],
+    )  # fmt: skip
+    return True
+
+
+def due_dags(tx: Tx, limit: int = 50) -> list[Row[Any]]:
+    """Return active, unpaused DAGs whose schedule is due: dag_id, version_id, last_logical_date, registered_at."""
+    return tx.all(
+        "SELECT dag_id, version_id, last_logical_date, registered_at, next_run_at FROM dags"
+        " WHERE is_active AND NOT is_paused AND next_run_at IS NOT NULL AND next_run_at <= :now"
+        " ORDER BY next_run_at LIMIT :limit",
+        now=tx.now_iso, limit=limit,
+    )  # fmt: skip
+
+
+def plan_next(tx: Tx, dag_id: str, last: datetime | None, next_run: NextRun) -> None:
+    """Note when the schedule makes the DAG's next run, after the one of logical date `last`."""
+    row = tx.one("SELECT version_id, registered_at, last_logical_date FROM dags WHERE dag_id = :d", d=dag_id)
+    if row is None:
+        return
+    if last is None and row.last_logical_date is not None:
+        last = from_iso(row.last_logical_date)
+    due = next_run(spec_of(tx, row.version_id), last, from_iso(row.registered_at))
+    tx.run(
+        "UPDATE dags SET last_logical_date = :last, next_run_at = :due WHERE dag_id = :d",
+        d=dag_id, last=None if last is None else iso(last), due=None if due is None else iso(due),
+    )  # fmt: skip
+
+
+def _start_queued_runs(tx: Tx) -> None:
+    """Let queued runs begin where `max_active_runs` allows and the DAG is not paused; the oldest first."""
+    for row in tx.all(
+        "SELECT r.dag_id, d.version_id, COUNT(*) AS waiting FROM runs r JOIN dags d ON d.dag_id = r.dag_id"
+        " WHERE r.state = 'queued' AND NOT d.is_paused GROUP BY r.dag_id, d.version_id"
+    ):
+        spec = spec_of(tx, row.version_id)
+        active = tx.one("SELECT COUNT(*) AS n FROM runs WHERE dag_id = :d AND state = 'running'", d=row.dag_id)
+        room = spec.max_active_runs - (0 if active is None else active.n)
+        if room <= 0:
+            continue
+        for run in tx.all(
+            "SELECT run_id, version_id FROM runs WHERE dag_id = :d AND state = 'queued'"
+            " ORDER BY queued_at, run_id LIMIT :room",
+            d=row.dag_id, room=room,
+        ):  # fmt: skip
+            timeout = spec_of(tx, run.version_id).dagrun_timeout
+            tx.run(
+                "UPDATE runs SET state = 'running', started_at = :now, dirty = true, timeout_due = :due"
+                " WHERE run_id = :r AND state = 'queued'",
+                r=run.run_id, now=tx.now_iso, due=None if timeout is None else tx.up + timeout,
+            )  # fmt: skip
+
+
+def advance_runs(tx: Tx, advance: Advance, limit: int = 200) -> int:
+    """Start queued runs, and look at every run in which something ended. Returns how many were looked at.
+
+    Runs of a paused DAG wait as they are, as Airflow's do.
+    """
+    _start_queued_runs(tx)
+    rows = tx.all(
+        "SELECT r.run_id, r.dag_id, r.version_id, r.stop FROM runs r JOIN dags d ON d.dag_id = r.dag_id"
+        " WHERE r.dirty AND r.state = 'running' AND (NOT d.is_paused OR r.stop <> '') ORDER BY r.run_id LIMIT :limit",
+        limit=limit,
+    )
+    for row in rows:
+        _advance_run(tx, row, advance)
+    return len(rows)
+
+
+def _advance_run(tx: Tx, run: Row[Any], advance: Advance) -> None:
+    states: dict[str, State] = {}
+    attempts: dict[str, str] = {}
+    for ti in tx.all("SELECT task_id, attempt_id, state FROM task_instances WHERE run_id = :r", r=run.run_id):
+        states[ti.task_id] = State(ti.state)
+        attempts[ti.task_id] = ti.attempt_id
+    if run.stop:
+        moves: tuple[tuple[str, Event], ...] = ()
+        end = RunState.FAILED if all(s in ENDED for s in states.values()) else None
+    else:
+        moves, end = advance(spec_of(tx, run.version_id), states)
+    for task_id, event in moves:
+        columns = (
+            {"scheduled_at": tx.now_iso} if event is Event.DUE
+            else {"ended_at": tx.now_iso, "reason": _UPSTREAM_REASONS[event]}
+        )  # fmt: skip
+        move(tx, attempts[task_id], event, State.NONE, **columns)
+    tx.run("UPDATE runs SET dirty = false WHERE run_id = :r", r=run.run_id)
+    if end is not None:
+        tx.run(
+            "UPDATE runs SET state = :state, ended_at = :now, timeout_due = NULL"
+            " WHERE run_id = :r AND state = 'running'",
+            r=run.run_id, state=str(end), now=tx.now_iso,
+        )  # fmt: skip
+
+
+_UPSTREAM_REASONS = {
+    Event.UPSTREAM_SKIPPED: "skipped: its trigger rule cannot be met",
+    Event.UPSTREAM_FAILED: "an upstream task failed",
+}
+
+
+def retry_due_attempts(tx: Tx, limit: int = 200) -> int:
+    """Begin the next try of every attempt whose retry is due. Returns how many."""
+    rows = tx.all(
+        "SELECT attempt_id FROM task_instances WHERE state = 'up_for_retry' AND retry_due <= :up"
+        " ORDER BY retry_due LIMIT :limit",
+        up=tx.up, limit=limit,
+    )  # fmt: skip
+    for row in rows:
+        new_try(tx, row.attempt_id, Event.RETRY_DUE, State.UP_FOR_RETRY)
+    return len(rows)
+
+
+_NOT_CARRIED = (
+    "reason = '', hook = '', scheduled_at = NULL, queued_at = NULL, held_at = NULL, next_ask_at = NULL,"
+    " next_ask_due = NULL, launched_at = NULL, started_at = NULL, ended_at = NULL, retry_at = NULL, retry_due = NULL,"
+    " turn = 0, broken_seconds = 0, broken_since = NULL, launch_id = NULL, stop = NULL, host = '', pid = NULL,"
+    " heartbeat_at = NULL, exit_code = NULL, placement = NULL, log_bytes = 0"
+)
+
+
+def new_try(tx: Tx, attempt_id: str, event: Event, *froms: State) -> str | None:
+    """Keep this try in the history and begin the next one with nothing carried over. Returns its id, or None if moved.
+
+    A try that never came to be due (never scheduled) is not counted as one.
+    """
+    row = tx.one("SELECT * FROM task_instances WHERE attempt_id = :a", a=attempt_id)
+    if row is None or State(row.state) not in froms:
+        return None
+    tried = row.scheduled_at is not None
+    if tried:
+        columns = ", ".join(ATTEMPT_COLUMNS)
+        tx.run(
+            f"INSERT INTO attempt_history ({columns}) SELECT {columns} FROM task_instances WHERE attempt_id = :a",
+            a=attempt_id,
+        )
+        tx.run(
+            "UPDATE attempt_history SET ended_at = COALESCE(ended_at, :now) WHERE attempt_id = :a",
+            a=attempt_id, now=tx.now_iso,
+        )  # fmt: skip
+    fresh = tx.new_id()
+    # One guarded write moves the state and drops what belonged to the old try.
+    target = TRANSITIONS[State(row.state), event]
+    cleared = event is Event.CLEARED
+    try_number = row.try_number + 1 if tried else row.try_number
+    moved = tx.run(
+        "UPDATE task_instances SET state = :target, attempt_id = :fresh, try_number = :n, max_tries = :m,"
+        f" {_NOT_CARRIED}"
+        " WHERE attempt_id = :a AND state = :was",
+        target=str(target), fresh=fresh, n=try_number, a=attempt_id, was=row.state,
+        m=try_number + spec_of(tx, row.version_id).task(row.task_id).retries if cleared else row.max_tries,
+    )  # fmt: skip
+    if not moved:
+        return None
+    if target is State.SCHEDULED:
+        tx.run("UPDATE task_instances SET scheduled_at = :now WHERE attempt_id = :a", now=tx.now_iso, a=fresh)
+    tx.run("DELETE FROM results WHERE run_id = :r AND task_id = :t", r=row.run_id, t=row.task_id)
+    if cleared:
+        tx.run(
+            "UPDATE runs SET dirty = true, stop = '', ended_at = NULL,"
+            " state = CASE WHEN state = 'queued' THEN 'queued' ELSE 'running' END WHERE run_id = :r",
+            r=row.run_id,
+        )
+    return fresh
+
+
+def runs_timed_out(tx: Tx) -> list[str]:
+    """Return the runs whose dagrun_timeout has passed."""
+    rows = tx.all(
+        "SELECT run_id FROM runs WHERE timeout_due IS NOT NULL AND timeout_due <= :up AND state = 'running'", up=tx.up
+    )
+    return [r.run_id for r in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """What is taken: attempts at once over all pools, and slots by pool."""
+
+    attempts: int
+    by_pool: Mapping[str, int]
+
+
+def slots_taken(tx: Tx) -> Slots:
+    """Count what is taken now, from the states themselves: a count that is derived cannot leak."""
+    rows = tx.all(
+        "SELECT pool, SUM(pool_slots) AS slots, COUNT(*) AS n FROM task_instances"
+        " WHERE state IN ('queued','launching','running') GROUP BY pool"
+    )
+    return Slots(sum(r.n for r in rows), {r.pool: int(r.slots) for r in rows})
+
+
+def take_slots(tx: Tx, parallelism: int) -> list[Attempt]:
+    """Queue scheduled attempts, first come first served in each pool, as far as slots and `parallelism` go.
+
+    An attempt that does not fit yet lets nobody of its pool pass, so that a large one is not starved by small ones; one
+    that can never fit is left aside, its reason saying so.
+    """
+    taken = slots_taken(tx)
+    room = parallelism - taken.attempts
+    if room <= 0:
+        return []
+    wanting: list[Row[Any]] = []
+    for pool in tx.all("SELECT pool, slots FROM pools"):
+        free = pool.slots - taken.by_pool.get(pool.pool, 0)
+        if free <= 0:
+            continue
+        for row in tx.all(
+            "SELECT t.attempt_id, t.scheduled_at, t.pool_slots FROM task_instances t JOIN dags d ON d.dag_id = t.dag_id"
+            " WHERE t.state = 'scheduled' AND t.pool = :pool AND t.pool_slots <= :size AND NOT d.is_paused"
+            " ORDER BY t.scheduled_at, t.attempt_id LIMIT :limit",
+            pool=pool.pool, size=pool.slots, limit=min(free, room),
+        ):  # fmt: skip
+            if row.pool_slots > free:
+                break
+            free -= row.pool_slots
+            wanting.append(row)
+    wanting.sort(key=lambda r: (r.scheduled_at, r.attempt_id))
+    queued: list[Attempt] = []
+    for row in wanting[:room]:
+        moved = move(tx, row.attempt_id, Event.SLOTS_TAKEN, State.SCHEDULED, queued_at=tx.now_iso, reason="", hook="")
+        if moved is not None:
+            queued.append(attempt_of(tx, moved))
+    return queued
+
+
+def note_never_fitting(tx: Tx) -> None:
+    """Say why an attempt waits that can never run as things are: its pool is missing or too small."""
+    tx.run(
+        "UPDATE task_instances"
+        " SET reason = 'pool ''' || pool || ''' does not exist; create it with `dexaflow pools set`'"
+        " WHERE state = 'scheduled' AND reason = '' AND pool NOT IN (SELECT pool FROM pools)"
+    )
+    tx.run(
+        "UPDATE task_instances SET reason = 'needs ' || pool_slots || ' slots; pool ''' || pool || ''' has fewer'"
+        " WHERE state = 'scheduled' AND reason = ''"
+        " AND pool_slots > (SELECT slots FROM pools WHERE pools.pool = task_instances.pool)"
+    )
+
+
+def attempt_of(tx: Tx, row: Row[Any]) -> Attempt:
+    """Return the value that walks the line, from a row with an attempt's ids."""
+    return Attempt(
+        id=row.attempt_id, tenant_id=row.tenant_id, dag_id=row.dag_id, run_id=row.run_id, task_id=row.task_id,
+        try_number=row.try_number, task=spec_of(tx, row.version_id).task(row.task_id),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class NextDue:
+    """When the scheduler has something to do next without being told."""
+
+    schedule_at: datetime | None  # wall clock
+    wait_due: float | None  # on the `up` clock: a retry or a run's timeout
+
+
+def next_due(tx: Tx) -> NextDue:
+    """Return the next moments at which time alone makes something due."""
+    schedule = tx.one("SELECT MIN(next_run_at) AS at FROM dags WHERE is_active AND NOT is_paused")
+    retry = tx.one("SELECT MIN(retry_due) AS due FROM task_instances WHERE state = 'up_for_retry'")
+    timeout = tx.one("SELECT MIN(timeout_due) AS due FROM runs WHERE timeout_due IS NOT NULL")
+    dues = [float(r.due) for r in (retry, timeout) if r is not None and r.due is not None]
+    at = None if schedule is None or schedule.at is None else from_iso(schedule.at)
+    return NextDue(at, min(dues) if dues else None)

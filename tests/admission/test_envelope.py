@@ -1,0 +1,459 @@
+"""R3.1, R4: the documents that go over the wire."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dexaflow.admission import envelope
+from dexaflow.admission.decisions import Admit, Changes, Decision, Hold, Refuse, admit, hold, refuse
+from dexaflow.admission.envelope import (
+    MAX_ANSWER_BYTES,
+    AnswerError,
+    QuestionError,
+    answer,
+    question,
+    read_answer,
+    read_question,
+)
+from dexaflow.kube.tolerations import Toleration
+from dexaflow.model.execution import Execution, Resources
+from tests.admission.builders import UID, a_request
+from tests.vectors_loader import load
+
+SPEC_QUESTION = {
+    "api_version": "dexaflow.io/admission/v1",
+    "kind": "AdmissionReview",
+    "request": {
+        "uid": "6f1c2a8e-0d4b-4f5e-9a3c-2b7d8e1f0a42",
+        "tenant_id": "acme",
+        "dag_id": "nightly_etl",
+        "run_id": "0193f2c4-...",
+        "task_id": "extract",
+        "try_number": 1,
+        "operator": "python",
+        "image": "ghcr.io/acme/etl@sha256:...",
+        "source_mode": False,
+        "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"memory": "1Gi"}},
+        "execution": {
+            "service_account": "dexaflow-task",
+            "node_selector": {"zone": "a"},
+            "labels": {"team": "data"},
+        },
+        "service_account_chosen": False,
+    },
+}
+
+
+def an_answer(**response: Any) -> bytes:
+    document = {
+        "api_version": "dexaflow.io/admission/v1",
+        "kind": "AdmissionReview",
+        "response": {"uid": UID, "decision": "admit"} | response,
+    }
+    return json.dumps(document).encode()
+
+
+def error_of(body: bytes, uid: str | None = UID) -> AnswerError:
+    with pytest.raises(AnswerError) as caught:
+        read_answer(body, uid)
+    return caught.value
+
+
+# -- the question
+
+
+def test_the_question_is_the_specs_document() -> None:
+    """R3.1; field for field, in the spec's order."""
+    document = json.loads(question(a_request()))
+
+    assert document == SPEC_QUESTION
+    assert list(document["request"]) == list(SPEC_QUESTION["request"])
+
+
+def test_only_empty_entries_of_execution_and_resources_are_left_out() -> None:
+    """R3.1: everything else is there, even when it says nothing."""
+    bare = a_request(image="", resources=Resources(), execution=Execution())
+
+    request = json.loads(question(bare))["request"]
+
+    assert list(request) == list(SPEC_QUESTION["request"])
+    assert request["image"] == ""
+    assert request["resources"] == {}
+    assert request["execution"] == {}
+
+
+def test_an_empty_value_under_a_key_is_an_entry() -> None:
+    full = a_request(execution=Execution(labels={"spot": ""}))
+
+    assert json.loads(question(full))["request"]["execution"] == {"labels": {"spot": ""}}
+
+
+def test_placement_goes_along_when_set() -> None:
+    """R3.2: tolerations, annotations and the priority class too; of a toleration the fields that are set."""
+    full = a_request(
+        execution=Execution(
+            tolerations=(Toleration("spot", "Exists"), Toleration("tenant", "Equal", "acme", "NoSchedule")),
+            annotations={"example.com/note": "é\n"},
+            priority_class_name="batch-low",
+        )
+    )
+
+    assert json.loads(question(full))["request"]["execution"] == {
+        "tolerations": [
+            {"key": "spot", "operator": "Exists"},
+            {"key": "tenant", "operator": "Equal", "value": "acme", "effect": "NoSchedule"},
+        ],
+        "annotations": {"example.com/note": "é\n"},
+        "priority_class_name": "batch-low",
+    }
+
+
+def test_the_deadline_stays_at_home() -> None:
+    """It is a moment on this process's own clock."""
+    assert question(a_request(deadline=12345.5)) == question(a_request())
+
+
+def test_half_a_surrogate_pair_in_a_task_cannot_stop_the_question() -> None:
+    odd = a_request(execution=Execution(annotations={"a": "x\ud800y"}))
+
+    assert read_question(question(odd)).execution.annotations == {"a": "x\ufffdy"}
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+filled = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+maps = st.dictionaries(texts, texts, max_size=3)
+toleration_lists = st.lists(st.builds(Toleration, texts, texts, texts, texts), max_size=3)
+executions = st.builds(
+    Execution,
+    service_account=texts,
+    node_selector=maps,
+    tolerations=toleration_lists.map(tuple),
+    labels=maps,
+    annotations=maps,
+    priority_class_name=texts,
+)
+
+
+@given(
+    uid=filled,
+    try_number=st.integers(1, 2**31),
+    execution=executions,
+    resources=st.builds(Resources, requests=maps, limits=maps),
+    chosen=st.booleans(),
+    image=texts,
+)
+def test_an_endpoint_reads_what_was_asked(
+    uid: str, try_number: int, execution: Execution, resources: Resources, chosen: bool, image: str
+) -> None:
+    request = a_request(
+        uid=uid,
+        try_number=try_number,
+        execution=execution,
+        resources=resources,
+        service_account_chosen=chosen,
+        image=image,
+    )
+
+    assert read_question(question(request)) == request
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"api_version": "dexaflow.io/admission/v2"}, "api_version"),
+        ({"kind": "Review"}, "kind"),
+        ({"request": None}, "no request"),
+        ({"request": SPEC_QUESTION["request"] | {"uid": ""}}, "uid"),  # type: ignore[operator]  # a dict
+        ({"request": SPEC_QUESTION["request"] | {"try_number": 0}}, "try_number"),  # type: ignore[operator]
+        ({"request": SPEC_QUESTION["request"] | {"try_number": "1"}}, "try_number"),  # type: ignore[operator]
+        ({"request": SPEC_QUESTION["request"] | {"env": {}}}, "env"),  # type: ignore[operator]
+        ({"extra": 1}, "extra"),
+    ],
+)
+def test_what_is_no_question_is_not_read_as_one(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(QuestionError, match=said):
+        read_question(json.dumps(SPEC_QUESTION | change).encode())
+
+
+def test_a_question_that_says_something_twice_is_refused() -> None:
+    with pytest.raises(QuestionError, match="twice"):
+        read_question(question(a_request()).replace(b'"uid":', b'"tenant_id":"globex","uid":'))
+
+
+# -- the answer
+
+
+@pytest.mark.parametrize(
+    ("response", "decision"),
+    [
+        ({}, Admit()),
+        ({"reason": ""}, Admit()),
+        ({"reason": None}, Admit()),
+        ({"changes": None}, Admit()),
+        ({"changes": {}}, Admit()),
+        ({"changes": {"labels": {}, "tolerations": [], "service_account": ""}}, Admit()),
+        ({"changes": {"labels": {"a": None}}}, Admit(Changes(labels={"a": ""}))),
+        ({"changes": {"tolerations": [None]}}, Admit(Changes(tolerations=(Toleration(),)))),
+        ({"decision": "hold"}, Hold()),
+        ({"decision": "hold", "reason": "a\tb"}, Hold("a\tb")),
+        ({"decision": "refuse", "reason": "no", "changes": {"labels": {}}}, Refuse("no")),
+    ],
+)
+def test_a_well_formed_answer_is_a_decision(response: dict[str, Any], decision: Decision) -> None:
+    """R4.3."""
+    assert read_answer(an_answer(**response), UID) == decision
+
+
+@pytest.mark.parametrize(
+    ("response", "cause"),
+    [
+        ({"uid": UID.upper()}, "uid"),
+        ({"uid": ""}, "uid"),
+        ({"uid": None}, "uid"),
+        ({"decision": "Admit"}, "decision"),
+        ({"decision": "admit\n"}, "decision"),
+        ({"decision": ""}, "decision"),
+        ({"reason": "fine"}, "admit_with_reason"),
+        ({"reason": "\n"}, "admit_with_reason"),
+        ({"decision": "hold", "changes": {"labels": {"a": "b"}}}, "changes_without_admit"),
+        ({"decision": "refuse", "changes": {"tolerations": [{}]}}, "changes_without_admit"),
+        ({"code": 403}, "unknown_field"),
+        ({"decision": 1}, "type"),
+    ],
+)
+def test_a_malformed_answer_is_no_decision(response: dict[str, Any], cause: str) -> None:
+    """R4.3."""
+    error = error_of(an_answer(**response))
+
+    assert error.cause == cause
+    assert not error.ambiguous
+
+
+@pytest.mark.parametrize(("field", "value"), [("api_version", "dexaflow.io/admission/v1 "), ("kind", "admissionreview")])
+def test_the_envelope_must_match_exactly(field: str, value: str) -> None:
+    document = json.loads(an_answer()) | {field: value}
+
+    assert error_of(json.dumps(document).encode()).cause == field
+
+
+def test_the_request_sent_back_is_no_answer() -> None:
+    """R4.2: a top-level `request` is an unknown field."""
+    document = json.loads(an_answer()) | {"request": SPEC_QUESTION["request"]}
+
+    assert error_of(json.dumps(document).encode()).cause == "unknown_field"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        an_answer().replace(b'"decision"', b'"decision": "refuse", "decision"'),
+        an_answer().replace(b'"decision"', b'"Decision": "refuse", "decision"'),
+        an_answer(uid="x").replace(b'"decision"', b'"decision": "refuse", "decision"'),
+        an_answer(changes={"labels": {"a": "b"}}).replace(b'"a"', b'"a": "c", "a"'),
+        an_answer(code=1).replace(b'"decision"', b'"decision": "refuse", "decision"'),
+        an_answer().replace(b'"decision"', b'"decision": "refuse", "decision"')[:-1],
+    ],
+)
+def test_an_answer_that_says_something_twice_may_be_a_refusal(body: bytes) -> None:
+    """R4.2: held even with `fail_open`, whatever else is wrong with it."""
+    assert error_of(body).ambiguous
+
+
+def test_without_a_uid_the_answers_own_counts_but_there_must_be_one() -> None:
+    assert read_answer(an_answer(uid="anything"), None) == Admit()
+    assert error_of(an_answer(uid=""), None).cause == "uid"
+    assert error_of(an_answer(uid=""), "").cause == "uid"
+
+
+def test_what_is_wrong_is_said_in_one_printable_line() -> None:
+    for body in (an_answer(decision="x\n\x1b\u202e\ud800"), an_answer(uid="\r\n" * 9), an_answer(**{"\x1b[0m": 1})):
+        assert str(error_of(body)).isprintable()
+
+
+reasons = st.text(max_size=600)
+changes = st.builds(
+    admit,
+    node_selector=maps,
+    tolerations=toleration_lists,
+    labels=maps,
+    annotations=maps,
+    priority_class_name=texts,
+    service_account=texts,
+)
+
+
+@given(uid=filled, decision=st.one_of(changes, reasons.map(hold), reasons.map(refuse)))
+def test_an_endpoints_answer_is_read_as_the_decision_it_was(uid: str, decision: Decision) -> None:
+    read = read_answer(answer(uid, decision), uid)
+
+    if isinstance(decision, Admit):
+        assert read == decision
+    else:
+        assert type(read) is type(decision)
+
+
+def test_an_endpoints_long_reason_cannot_break_its_answer() -> None:
+    body = answer(UID, refuse("no\x00" + "é" * 100_000))
+
+    assert read_answer(body, UID) == Refuse("no" + "é" * 255)
+
+
+def test_an_answer_too_large_to_be_read_is_not_sent() -> None:
+    with pytest.raises(ValueError, match="65536"):
+        answer(UID, admit(annotations={"a": "x" * MAX_ANSWER_BYTES}))
+
+
+def test_an_answer_of_no_decision_is_not_sent() -> None:
+    with pytest.raises(TypeError, match="NoneType"):
+        answer(UID, None)  # type: ignore[arg-type]  # what a hook forgot to return
+
+
+# -- the two decoders
+
+
+def bodies() -> list[bytes]:
+    collected = []
+    for case in load("decode"):
+        if "body_b64" in case:
+            collected.append(base64.b64decode(case["body_b64"]))
+        else:
+            collected.append(b"".join(base64.b64decode(part) * times for part, times in case["body_parts_b64"]))
+    collected += [case["body_text"].encode("utf-8", "surrogatepass") for case in load("answer_semantics")]
+    return collected
+
+
+def test_both_decoders_give_the_same_over_all_vectors() -> None:
+    quick = 0
+    for body in bodies():
+        found = envelope._exactly_spelt(body)
+        if found is not None:
+            quick += 1
+            assert envelope._strictly(body) == found
+    assert quick > 100  # most answers take the quick way
+
+
+def test_the_usual_answers_take_the_quick_way() -> None:
+    for decision in (admit(), hold("freeze"), refuse("休み"), admit(labels={"a": "b"}, tolerations=[{"key": "x"}])):
+        assert envelope._exactly_spelt(answer(UID, decision)) is not None
+
+
+Pairs = tuple[tuple[str, Any], ...]  # an object that may have a name twice
+
+
+def written(value: Any) -> str:
+    """Return JSON in which a tuple of pairs is an object, names given twice included."""
+    if isinstance(value, tuple):
+        return "{" + ",".join(f"{written(name)}:{written(inner)}" for name, inner in value) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(written(item) for item in value) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def once(pairs: st.SearchStrategy[tuple[str, Any]], max_size: int) -> st.SearchStrategy[Pairs]:
+    return st.lists(pairs, max_size=max_size, unique_by=lambda pair: pair[0]).map(tuple)
+
+
+simple = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"], exclude_characters='"\\'), max_size=4)
+maybe_text = st.none() | simple
+toleration = once(st.tuples(st.sampled_from(["key", "operator", "value", "effect"]), maybe_text), 4)
+text_map = once(st.tuples(simple, maybe_text), 4)
+changes_object = once(
+    st.one_of(
+        st.tuples(st.sampled_from(["node_selector", "labels", "annotations"]), st.none() | text_map),
+        st.tuples(st.just("tolerations"), st.none() | st.lists(st.none() | toleration, max_size=3)),
+        st.tuples(st.sampled_from(["priority_class_name", "service_account"]), maybe_text),
+    ),
+    6,
+)
+response_object = once(
+    st.tuples(st.sampled_from(["uid", "decision", "reason"]), maybe_text)
+    | st.tuples(st.just("changes"), st.none() | changes_object),
+    4,
+)
+answers = st.tuples(
+    st.tuples(st.just("api_version"), simple),
+    st.tuples(st.just("kind"), simple),
+    st.tuples(st.just("response"), response_object),
+)
+
+
+@settings(max_examples=300)
+@given(answers)
+def test_both_decoders_give_the_same_for_every_answer_spelt_exactly(document: Pairs) -> None:
+    body = written(document).encode()
+
+    found = envelope._exactly_spelt(body)
+
+    assert found is not None
+    assert envelope._strictly(body) == found
+
+
+def objects_in(value: Any) -> list[Pairs]:
+    if isinstance(value, tuple):
+        return [value, *(found for _, inner in value for found in objects_in(inner))]
+    return [found for item in value for found in objects_in(item)] if isinstance(value, list) else []
+
+
+def replaced(value: Any, old: Pairs, new: Pairs) -> Any:
+    if value is old:
+        return new
+    if isinstance(value, tuple):
+        return tuple((name, replaced(inner, old, new)) for name, inner in value)
+    return [replaced(item, old, new) for item in value] if isinstance(value, list) else value
+
+
+@settings(max_examples=300)
+@given(document=answers, data=st.data())
+def test_the_quick_decoder_overlooks_nothing_given_twice(document: Pairs, data: st.DataObject) -> None:
+    """R4.2: in whatever object, before or after, with the same value or another."""
+    somewhere = data.draw(st.sampled_from([found for found in objects_in(document) if found]))
+    name, value = data.draw(st.sampled_from(somewhere))
+    again = (name, data.draw(st.sampled_from([value, None, "", "x", (), []])))
+    at = data.draw(st.integers(0, len(somewhere)))
+    body = written(replaced(document, somewhere, (*somewhere[:at], again, *somewhere[at:]))).encode()
+
+    assert envelope._exactly_spelt(body) is None
+    with pytest.raises(AnswerError) as caught:
+        envelope._strictly(body)
+    assert caught.value.ambiguous
+
+
+@settings(max_examples=400)
+@given(
+    base=st.sampled_from(
+        [
+            answer(UID, admit()),
+            answer(UID, hold('say "when"')),
+            answer(
+                UID,
+                admit(
+                    node_selector={"a": "b"}, labels={"c": "é"}, tolerations=[{"key": "k"}, {}], service_account="s"
+                ),
+            ),
+        ]
+    ),
+    edits=st.lists(
+        st.tuples(
+            st.integers(0, 400),
+            st.integers(0, 3),
+            st.sampled_from(
+                [b"", b'"', b"\\", b"\x00", b"\x7f", b"\xff", b"\xc3", b"\xed\xa0\x80", b" ", b",", b"}", b"null", b"\x0b"]
+                + [b'"uid":"",', b'"a":"b",', b'"key":"",', b"\xef\xbb\xbf", b"{}", b"[", b"1"]
+            ),
+        ),
+        max_size=3,
+    ),
+)
+def test_broken_bytes_do_not_tell_the_decoders_apart(base: bytes, edits: list[tuple[int, int, bytes]]) -> None:
+    body = base
+    for at, dropped, put in edits:
+        body = body[:at] + put + body[at + dropped :]
+
+    found = envelope._exactly_spelt(body)
+
+    if found is not None:
+        assert envelope._strictly(body) == found

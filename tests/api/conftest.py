@@ -1,0 +1,152 @@
+"""The API over a real database: in process for most tests, behind uvicorn on loopback for real clients."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from pydantic import TypeAdapter
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Match, Route
+
+from dexaflow.api.app import App, create_app
+from dexaflow.api.front import token_check
+from dexaflow.api.ports import Health
+from tests.api.builders import Database, MemoryLogs, StoreCommands
+
+TOKEN = "right-token"
+
+
+class QuickWatch:
+    """Looks again at once; counts how often."""
+
+    looks = 0
+
+    async def changed(self, run_id: str) -> None:
+        self.looks += 1
+        await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    found = Database(tmp_path)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def commands(database: Database) -> StoreCommands:
+    return StoreCommands(database)
+
+
+@pytest.fixture
+def logs() -> MemoryLogs:
+    return MemoryLogs()
+
+
+@pytest.fixture
+def health() -> dict[str, Any]:
+    return {"live": True, "ready": True, "database": True, "scheduler": True}
+
+
+async def _agent(request: Request) -> Response:
+    if (await request.body()) == b"explode":
+        raise RuntimeError("a marker that must not be shown")
+    return JSONResponse({"authorization": request.headers.get("authorization")})
+
+
+@pytest.fixture
+def app(database: Database, commands: StoreCommands, logs: MemoryLogs, health: dict[str, Any]) -> App:
+    return create_app(
+        reader=database.reader,
+        commands=commands,
+        api_token=token_check(TOKEN),
+        agent_routes=[Route("/agent/v1/report", _agent, methods=["POST"])],
+        metrics=lambda: b"dexaflow_up 1\n",
+        health=lambda: Health(**{"scheduler_heartbeat": datetime.now(UTC), **health}),
+        logs=logs,
+        watch=QuickWatch(),
+    )
+
+
+def held_to_its_word(app: App) -> Any:
+    """A hook for httpx: every successful JSON answer must be what OpenAPI says of its operation."""
+
+    async def check(response: httpx.Response) -> None:
+        await response.aread()
+        scope = {"type": "http", "method": response.request.method, "path": response.request.url.path, "root_path": ""}
+        if response.status_code >= 400:
+            assert response.headers["content-type"] in ("application/problem+json", "application/json")
+            if response.headers["content-type"] == "application/problem+json":
+                assert response.json()["status"] == response.status_code
+            return
+        for route in all_routes(app):
+            if route.matches(scope)[0] is Match.FULL and getattr(route, "response_model", None) is not None:
+                if response.headers["content-type"].startswith("application/json"):
+                    TypeAdapter(route.response_model).validate_json(response.content, strict=True)
+                return
+
+    return check
+
+
+def all_routes(app: App) -> list[Any]:
+    found: list[Any] = []
+    waiting: list[Any] = list(app.routes)
+    while waiting:
+        route = waiting.pop(0)
+        inner = getattr(route, "routes", None)
+        if inner:
+            waiting.extend(inner)
+        else:
+            found.append(route)
+    return found
+
+
+@pytest.fixture
+async def api(app: App) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app, raise_app_exceptions=False),
+        base_url="http://dexaflow",
+        headers={"Authorization": f"Bearer {TOKEN}"},
+        event_hooks={"response": [held_to_its_word(app)]},
+    ) as client:
+        yield client
+
+
+class Server(uvicorn.Server):
+    """uvicorn in a thread, on a port of its choosing."""
+
+    def install_signal_handlers(self) -> None:
+        pass
+
+    @property
+    def url(self) -> str:
+        host, port = self.servers[0].sockets[0].getsockname()[:2]
+        return f"http://{host}:{port}"
+
+
+@pytest.fixture
+def server(app: App) -> Iterator[Server]:
+    found = Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="on"))
+    begun = threading.Event()
+    startup = found.startup
+
+    async def starting(sockets: Any = None) -> None:
+        await startup(sockets)
+        begun.set()
+
+    found.startup = starting  # type: ignore[method-assign]  # to know when it listens
+    thread = threading.Thread(target=found.run, daemon=True)
+    thread.start()
+    assert begun.wait(10)
+    yield found
+    app.stop_streams()
+    found.should_exit = True
+    thread.join(10)
+    assert not thread.is_alive()

@@ -1,0 +1,83 @@
+"""`dexaflow config`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from dexaflow.config import reference
+
+MAIN = "import sys; from dexaflow.cli.config_commands import app; app(prog_name='dexaflow config')"
+
+
+def config(*arguments: str, cwd: Path, **environ: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", MAIN, *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={"PYTHONPATH": ":".join(sys.path), "PATH": "/usr/bin:/bin", **environ},
+    )
+
+
+def test_check_of_a_good_file_ends_with_0(tmp_path: Path) -> None:
+    (tmp_path / "dexaflow.yaml").write_text("execution: {admission: {timeout: 1s}}")
+
+    ended = config("check", "dexaflow.yaml", cwd=tmp_path)
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "The configuration is fine.\n", "")
+
+
+def test_check_lists_every_problem_a_line_each(tmp_path: Path) -> None:
+    """With the key, the problem and the fix (section 2)."""
+    (tmp_path / "dexaflow.yaml").write_text("execution: {admission: {timeout: 500, tiemout: 1s}}\nparallelism: 0")
+
+    ended = config("check", "dexaflow.yaml", cwd=tmp_path, DEXAFLOW_SERVER__PORT="x")
+
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    lines = ended.stderr.splitlines()
+    assert len(lines) == 4
+    assert "dexaflow: execution.admission.timeout: '500' has no unit; write 500ms, 30s or 15m" in lines
+
+
+def test_check_prints_json_for_programs(tmp_path: Path) -> None:
+    (tmp_path / "dexaflow.yaml").write_text("parallelism: 0")
+
+    ended = config("check", "dexaflow.yaml", "--output", "json", cwd=tmp_path)
+
+    assert ended.returncode == 1
+    (problem,) = json.loads(ended.stdout)
+    assert problem == {
+        "key": "parallelism",
+        "problem": "0 is less than 1",
+        "fix": "write a whole number from 1 to 10000",
+    }
+
+
+def test_relative_paths_start_at_the_file(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/token").write_text("t")
+    (tmp_path / "etc/dexaflow.yaml").write_text(
+        "execution: {admission: {webhook: {url: 'https://h/', token_file: token}}}"
+    )
+
+    assert config("check", "etc/dexaflow.yaml", cwd=tmp_path).returncode == 0
+
+
+def test_hostile_keys_are_text(tmp_path: Path) -> None:
+    (tmp_path / "dexaflow.yaml").write_text('"\\e[31m\\nforged\\u202e": 1')
+
+    ended = config("check", "dexaflow.yaml", cwd=tmp_path)
+
+    assert ended.returncode == 1
+    assert len(ended.stderr.splitlines()) == 1
+    assert not set(ended.stderr) & set("\x1b\u202e")
+
+
+def test_reference_prints_the_page(tmp_path: Path) -> None:
+    ended = config("reference", cwd=tmp_path)
+
+    assert ended.returncode == 0
+    assert ended.stdout == reference()

@@ -1,0 +1,263 @@
+"""`dexaflow endpoint serve` as a real process, over real TLS."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import trustme
+
+from dexaflow.admission.decisions import Request, refuse
+from dexaflow.admission.envelope import question, read_answer
+from dexaflow.model.execution import Execution, Resources
+
+HOOKS = """
+import time
+from pathlib import Path
+from dexaflow.admission.decisions import admit, refuse
+
+async def budget(request):
+    return refuse(f"{request.tenant_id} is over budget")
+
+def slow(request):
+    Path("asked").touch()
+    time.sleep(1.0)
+    return admit()
+
+def stuck(request):
+    Path("asked").touch()
+    time.sleep(600)
+
+class Policy:
+    def __call__(self, request):
+        return admit()
+
+policy = Policy()
+number = 7
+"""
+
+REQUEST = Request(
+    uid="u-1",
+    tenant_id="acme",
+    dag_id="d",
+    run_id="r",
+    task_id="t",
+    try_number=1,
+    operator="python",
+    image="",
+    source_mode=False,
+    resources=Resources(),
+    execution=Execution(service_account="default"),
+    service_account_chosen=False,
+)
+
+Start = Callable[..., tuple["subprocess.Popen[str]", str]]
+
+MAIN = "import sys; from dexaflow.cli.endpoint_commands import app; app(prog_name='dexaflow endpoint')"
+
+
+def command(*arguments: str | Path) -> list[str]:
+    return [sys.executable, "-c", MAIN, "serve", *map(str, arguments)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "policies.py").write_text(HOOKS)
+    (tmp_path / "broken.py").write_text("raise ValueError('line one\\nline two')\n")
+    (tmp_path / "leaving.py").write_text("import sys; sys.exit(3)\n")
+    return tmp_path
+
+
+@pytest.fixture
+def start(folder: Path) -> Iterator[Start]:
+    """Start an endpoint in `folder`; gives its process and URL."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(*arguments: str | Path) -> tuple[subprocess.Popen[str], str]:
+        process = subprocess.Popen(
+            command(*arguments, "--port", "0"), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        started.append(process)
+        assert process.stdout is not None
+        for line in process.stdout:
+            found = re.search(r"answers at (\S+)", line)
+            if found:
+                return process, found[1]
+        raise AssertionError(process.communicate()[1])
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def ask(url: str, *, trust: ssl.SSLContext | None = None, token: str | None = None) -> tuple[int, bytes]:
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    connection: http.client.HTTPConnection
+    if parts.scheme == "https":
+        connection = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=30, context=trust)
+    else:
+        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=30)
+    try:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        connection.request("POST", parts.path, question(REQUEST), headers)
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def write_certificate(ca: trustme.CA, folder: Path) -> tuple[Path, Path]:
+    certificate = ca.issue_cert("localhost", "127.0.0.1")
+    chain, key = folder / "tls.crt", folder / "tls.key"
+    chain.write_bytes(b"".join(pem.bytes() for pem in certificate.cert_chain_pems))
+    key.write_bytes(certificate.private_key_pem.bytes())
+    return chain, key
+
+
+def trusting(ca: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    ca.configure_trust(context)
+    return context
+
+
+def test_a_hook_of_the_current_directory_answers_over_tls_with_a_token(start: Start, folder: Path) -> None:
+    ca = trustme.CA()
+    chain, key = write_certificate(ca, folder)
+    (folder / "token").write_text("s3cret\n")
+
+    _, url = start("policies:budget", "--tls-cert", chain, "--tls-key", key, "--token-file", folder / "token")
+    assert url.startswith("https://127.0.0.1:")
+    assert url.endswith("/admit")
+
+    status, body = ask(url, trust=trusting(ca), token="s3cret")
+    assert status == 200
+    assert read_answer(body, "u-1") == refuse("acme is over budget")
+    assert ask(url, trust=trusting(ca))[0] == 401
+
+
+def test_certificate_and_token_are_read_again_when_they_change(start: Start, folder: Path) -> None:
+    """Rotation needs no restart; a token that cannot be used leaves the last good one."""
+    old, new = trustme.CA(), trustme.CA()
+    chain, key = write_certificate(old, folder)
+    token = folder / "token"
+    token.write_text("one")
+    _, url = start("policies:policy", "--tls-cert", chain, "--tls-key", key, "--token-file", token)
+    assert ask(url, trust=trusting(old), token="one")[0] == 200
+
+    write_certificate(new, folder)
+    (folder / "next").write_text("two")
+    (folder / "next").replace(token)
+
+    def changed() -> bool:
+        try:
+            return ask(url, trust=trusting(new), token="two")[0] == 200
+        except ssl.SSLCertVerificationError:
+            return False
+
+    deadline = time.monotonic() + 30
+    while not changed():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_sigterm_answers_what_is_asked_and_ends_with_0(start: Start, folder: Path) -> None:
+    process, url = start("policies:slow")
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=30)
+    connection.request("POST", parts.path, question(REQUEST))
+    while not (folder / "asked").exists():
+        time.sleep(0.01)
+
+    process.send_signal(signal.SIGTERM)
+
+    response = connection.getresponse()
+    assert response.status == 200
+    read_answer(response.read(), "u-1")
+    connection.close()
+    assert process.wait(30) == 0
+
+
+def test_a_hook_that_never_returns_cannot_keep_the_process(start: Start, folder: Path) -> None:
+    process, url = start("policies:stuck")
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=60)
+    connection.request("POST", parts.path, question(REQUEST))
+    while not (folder / "asked").exists():
+        time.sleep(0.01)
+
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
+
+    process.wait(30)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["policies"], "package.module:name"),
+        (["policies:"], "package.module:name"),
+        (["os.path;x:y"], "package.module:name"),
+        (["nowhere:hook"], "there is no module nowhere"),
+        (["policies:nothing"], "has no nothing"),
+        (["policies:number"], "cannot be called"),
+        (["policies:Policy"], "is a class"),
+        (["broken:hook"], "cannot be imported: ValueError: line one"),
+        (["leaving:hook"], "cannot be imported: SystemExit"),
+        (["policies:policy", "--host", "0.0.0.0"], "--tls-cert"),
+        (["policies:policy", "--tls-cert", "tls.crt"], "both"),
+        (["policies:policy", "--tls-cert", "no.crt", "--tls-key", "no.key"], "cannot be read"),
+        (["policies:policy", "--tls-cert", "policies.py", "--tls-key", "policies.py"], "cannot be used"),
+        (["policies:policy", "--token-file", "none"], "cannot be read"),
+        (["policies:policy", "--token-file", "empty"], "empty"),
+        (["policies:policy", "--token-file", "two-lines"], "header"),
+        (["policies:policy", "--path", "admit"], "slash"),
+        (["policies:policy", "--host", "256.1.1.1", "--tls-cert", "x", "--tls-key", "y"], "cannot be read"),
+    ],
+)
+def test_what_cannot_be_served_is_one_clear_line(folder: Path, arguments: list[str], said: str) -> None:
+    (folder / "empty").write_text("\n")
+    (folder / "two-lines").write_text("sec\nret\n")
+
+    ended = subprocess.run(command(*arguments), cwd=folder, capture_output=True, text=True, timeout=60)
+
+    assert ended.returncode == 2
+    assert len(ended.stderr.splitlines()) == 1
+    assert said in ended.stderr
+    assert "ret" not in ended.stderr.replace("retry", "") or "two-lines" not in arguments
+
+
+def test_an_address_that_is_taken_is_one_clear_line(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = subprocess.run(
+            command("policies:policy", "--port", str(port)), cwd=folder, capture_output=True, text=True, timeout=60
+        )
+
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines() == [
+        f"dexaflow: cannot listen on 127.0.0.1 port {port}: {os.strerror(98)}; choose another --port"
+    ]
+
+
+def test_an_answer_is_json_all_the_way(start: Start) -> None:
+    _, url = start("policies:policy")
+
+    status, body = ask(url)
+
+    assert status == 200
+    assert json.loads(body)["response"] == {"uid": "u-1", "decision": "admit"}

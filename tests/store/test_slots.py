@@ -1,0 +1,67 @@
+"""Pool slots are counted from states, so that none can leak."""
+
+import pytest
+
+from dexaflow.model.dags import TaskSpec
+from dexaflow.model.states import Event, State
+from dexaflow.store import people, running
+from dexaflow.store.transaction import move
+from tests.store.conftest import World
+
+
+def a_task(task_id: str = "t", **options: object) -> TaskSpec:
+    return TaskSpec(task_id, "bash", bash_command="true", **options)  # type: ignore[arg-type]  # a builder
+
+
+def test_a_due_task_takes_its_slots_and_is_queued(world: World) -> None:
+    world.register(a_task(pool_slots=3))
+    world.trigger()
+    done = world.schedule()
+    assert [a.task_id for a in done.queued] == ["t"]
+    assert world.state() is State.QUEUED
+    assert world.do(running.slots_taken).by_pool == {"default_pool": 3}
+
+
+def test_no_more_attempts_at_once_than_the_cap(world: World) -> None:
+    world.register(*(a_task(f"t{i}") for i in range(5)))
+    world.trigger()
+    assert len(world.schedule(parallelism=2).queued) == 2
+    assert len(world.schedule(parallelism=2).queued) == 0
+
+
+def test_a_large_attempt_is_not_starved_by_small_ones_behind_it(world: World) -> None:
+    world.do(lambda tx: people.set_pool(tx, "p", 4, None))
+    world.register(a_task("a", pool="p", pool_slots=3), a_task("big", pool="p", pool_slots=4), a_task("s", pool="p"))
+    world.trigger()
+    world.schedule()
+    states = {t: world.state(t) for t in ("a", "big", "s")}
+    assert list(states.values()).count(State.QUEUED) == 1
+
+
+def test_an_attempt_that_can_never_fit_says_so_and_blocks_nobody(world: World) -> None:
+    world.do(lambda tx: people.set_pool(tx, "p", 2, None))
+    world.register(a_task("big", pool="p", pool_slots=3), a_task("small", pool="p"), a_task("lost", pool="gone"))
+    world.trigger()
+    world.schedule()
+    world.do(running.note_never_fitting)
+    assert world.state("small") is State.QUEUED
+    assert "needs 3 slots" in world.row("big").reason
+    assert "pool 'gone' does not exist" in world.row("lost").reason
+
+
+@pytest.mark.parametrize("event", [Event.REFUSED, Event.REJECTED, Event.CANCELLED])
+def test_an_attempt_that_ends_before_it_runs_gives_its_slots_back(world: World, event: Event) -> None:
+    world.register(a_task())
+    world.trigger()
+    (attempt,) = world.schedule().queued
+    world.do(lambda tx: move(tx, attempt.id, event, State.QUEUED))
+    assert world.do(running.slots_taken).attempts == 0
+
+
+def test_attempts_of_a_paused_dag_are_not_queued(world: World) -> None:
+    world.register(a_task())
+    world.trigger()
+    world.do(lambda tx: people.set_paused(tx, "d", paused=True))
+    assert world.schedule().queued == ()
+    world.do(lambda tx: people.set_paused(tx, "d", paused=False))
+    assert len(world.schedule().queued) == 1
