@@ -1,4 +1,4 @@
-"""Where tasks run: the author's own placement, which admission may add to. On Lite it is checked, recorded and shown."""
+"""Where tasks run: the author's own placement, which admission may add to. Lite checks, records and shows it."""
 
 from dexaflow import DAG, bash, task
 

@@ -61,18 +61,30 @@ async def _agent(request: Request) -> Response:
     return JSONResponse({"authorization": request.headers.get("authorization")})
 
 
-@pytest.fixture
-def app(database: Database, commands: StoreCommands, logs: MemoryLogs, health: dict[str, Any]) -> App:
+@pytest.fixture(scope="session")
+def built() -> App:
+    """The app, built once for all tests; what it works with is handed in anew for each."""
+    nothing: Any = None
     return create_app(
-        reader=database.reader,
-        commands=commands,
+        reader=nothing,
+        commands=nothing,
         api_token=token_check(TOKEN),
         agent_routes=[Route("/agent/v1/report", _agent, methods=["POST"])],
         metrics=lambda: b"dexaflow_up 1\n",
-        health=lambda: Health(**{"scheduler_heartbeat": datetime.now(UTC), **health}),
-        logs=logs,
-        watch=QuickWatch(),
+        health=nothing,
+        logs=nothing,
     )
+
+
+@pytest.fixture
+def app(built: App, database: Database, commands: StoreCommands, logs: MemoryLogs, health: dict[str, Any]) -> App:
+    built.services.reader = database.reader
+    built.services.commands = commands
+    built.services.logs = logs
+    built.services.health = lambda: Health(**{"scheduler_heartbeat": datetime.now(UTC), **health})
+    built.services.watch = QuickWatch()
+    built.services.stopping = False
+    return built
 
 
 def held_to_its_word(app: App) -> Any:

@@ -54,7 +54,7 @@ def test_a_schedule_is_five_cron_fields_or_a_preset() -> None:
     [
         ({"schedule": "0 0 * *"}, "schedule must be five cron fields"),
         ({"schedule": "0 0 * * * *"}, "schedule must be five cron fields"),
-        ({"schedule": "@never"}, "schedule must be one of @hourly"),
+        ({"schedule": "@never"}, "schedule must be one of @once, @hourly"),
         ({"schedule": timedelta(days=1)}, "schedule must be None, five cron fields"),
         ({"schedule_interval": "@daily"}, "unknown option 'schedule_interval'; did you mean 'schedule'?"),
         ({"timezone": "Mars/Olympus"}, "there is no time zone 'Mars/Olympus'"),

@@ -30,7 +30,7 @@ class TaskOptions(TypedDict, total=False):
 class DagOptions(TypedDict, total=False):
     """What a DAG may be given besides its `dag_id`."""
 
-    schedule: str | None  # five cron fields or a preset such as @daily; None: triggered only
+    schedule: str | None  # five cron fields, a preset such as @daily, or @once; None: triggered only
     timezone: str | tzinfo  # in which the schedule and a naive start_date are read; that of start_date, else UTC
     start_date: datetime | None
     catchup: bool  # make the runs missed since start_date; False

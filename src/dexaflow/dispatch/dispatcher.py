@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 import structlog
 
@@ -46,6 +47,10 @@ def _fields(attempt: Attempt) -> dict[str, str | int]:
     }  # fmt: skip
 
 
+def _candidate(hook: str, besides: frozenset[str], tx: Tx) -> Attempt | None:
+    return admitting.probe_candidate(tx, hook, besides=besides)
+
+
 class Dispatcher:
     """Call `run()` inside a task group; hand queued attempts to `dispatch()`."""
 
@@ -82,6 +87,8 @@ class Dispatcher:
         self._group: asyncio.TaskGroup | None = None
         self._waiting_to_start: list[Attempt] = []
         self._stopping = False
+        self.quiet = asyncio.Event()  # set while nothing is being asked
+        self.quiet.set()
 
     # What others call, on the loop
 
@@ -93,6 +100,7 @@ class Dispatcher:
             self._waiting_to_start.append(attempt)
             return
         self._asking[attempt.id] = attempt
+        self.quiet.clear()
         self._group.create_task(self._walk(attempt, recheck=False))
 
     def wake(self) -> None:
@@ -179,7 +187,7 @@ class Dispatcher:
                 wait = min(wait, at - now)
                 continue
             besides = frozenset(self._asking)
-            candidate = await self._store.do(lambda tx, h=hook, b=besides: admitting.probe_candidate(tx, h, besides=b))
+            candidate = await self._store.do(partial(_candidate, hook, besides))
             if candidate is not None:
                 self._recheck_one(group, candidate, probe=True)
             elif not any(self._held_on(a, hook) for a in besides):
@@ -195,6 +203,7 @@ class Dispatcher:
         if attempt.id in self._asking or self._stopping:
             return
         self._asking[attempt.id] = attempt
+        self.quiet.clear()
         self._rechecking.add(attempt.id)
         group.create_task(self._walk(attempt, recheck=True, probe=probe))
 
@@ -211,6 +220,8 @@ class Dispatcher:
         finally:
             self._asking.pop(attempt.id, None)
             self._rechecking.discard(attempt.id)
+            if not self._asking:
+                self.quiet.set()
             self._woken.set()
 
     async def _walk_to_an_end(self, attempt: Attempt, *, recheck: bool, probe: bool) -> None:

@@ -126,7 +126,8 @@ class AgentReports:
         self._moved(str(ended.state))
         self._wake_scheduler()
         log.info(
-            "attempt_ended", launch_id=launch_id, state=str(ended.state), run_id=ended.run_id, task_id=ended.task_id,
-            try_number=ended.try_number, reason=clean_reason(reason),
+            "attempt_ended", launch_id=launch_id, state=str(ended.state), tenant_id=ended.tenant_id,
+            dag_id=ended.dag_id, run_id=ended.run_id, task_id=ended.task_id, try_number=ended.try_number,
+            reason=clean_reason(reason),
         )  # fmt: skip
         return True

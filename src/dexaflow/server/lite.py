@@ -6,7 +6,7 @@ import secrets
 import signal
 import socket
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -91,9 +91,18 @@ def _listen(host: str, port: int) -> socket.socket:
 class _Uvicorn(uvicorn.Server):
     """uvicorn without signal handlers of its own: stopping has an order, and it is ours."""
 
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = asyncio.Event()
+
     @contextlib.contextmanager
-    def capture_signals(self) -> Any:
+    def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer, and say so."""
+        await super().startup(sockets=sockets)
+        self.up.set()
 
 
 async def serve(
@@ -113,7 +122,7 @@ async def serve(
     Raises:
         DexaflowError: it cannot start, or the database was taken over; one line says why.
     """
-    folder = DataFolder(options.data)
+    folder = DataFolder(options.data.absolute())  # agents work elsewhere
     with folder.opened():
         await _serve(config, options, folder, admission, clock or SystemClock(), on_ready)
 
@@ -154,7 +163,8 @@ async def _serve(
         raise
 
     policy = config.policy()
-    metrics = Metrics(timeout=config.execution.admission.timeout, hooks=[h.name for h in hooks.callers])
+    names = [h.name for h in hooks.callers]
+    metrics = Metrics(timeout=config.execution.admission.timeout, hooks=names)
     gate = Gate(
         hooks.callers,
         policy=policy,
@@ -178,7 +188,8 @@ async def _serve(
         on_queued=lambda attempt: dispatcher.dispatch(attempt), on_kill=lambda kill: watch.kill(kill),
     )  # fmt: skip
     watch = Watch(
-        store, executor, clock=clock, retry=seconds_to_retry, silence=config.agent.silence, wake_scheduler=scheduler.wake
+        store, executor, clock=clock, retry=seconds_to_retry, silence=config.agent.silence,
+        wake_scheduler=scheduler.wake,
     )  # fmt: skip
     executor.on_exit(watch.exited)
     line = Line(
@@ -186,8 +197,8 @@ async def _serve(
         parallelism=config.parallelism, term=term, retry=seconds_to_retry,
     )  # fmt: skip
     dispatcher = Dispatcher(
-        line, gate, store, clock=clock, up=up, recheck=config.execution.admission.recheck, jitter=random, retry=seconds_to_retry,
-        wake_scheduler=scheduler.wake,
+        line, gate, store, clock=clock, up=up, recheck=config.execution.admission.recheck, jitter=random,
+        retry=seconds_to_retry, wake_scheduler=scheduler.wake,
     )  # fmt: skip
     reports = AgentReports(
         store, logs, watch, versions=folder.versions, retry=seconds_to_retry, wake_scheduler=scheduler.wake,
@@ -243,8 +254,7 @@ async def _serve(
             ]
             serving = group.create_task(http.serve(sockets=[listener]), name="http")
             serving.add_done_callback(lambda _: stop.set())  # a server that ends by itself must not look alive
-            while not http.started and not serving.done():
-                await asyncio.sleep(0.01)
+            await http.up.wait()
             folder.announce(url)
             log.info("server_ready", url=url, data=str(folder.root), term=term)
             if on_ready is not None:
@@ -276,8 +286,7 @@ async def _stop_in_order(
     loops[0].cancel()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout + 1.0):
-            while dispatcher.asking:
-                await asyncio.sleep(0.02)
+            await dispatcher.quiet.wait()
     app.stop_streams()
     http.should_exit = True
     for task in loops:

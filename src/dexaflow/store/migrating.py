@@ -1,5 +1,6 @@
 """Bringing a database up to this version's schema. Migrations only go forward."""
 
+import logging
 from pathlib import Path
 
 from alembic import command
@@ -19,6 +20,7 @@ def migrate(engine: Engine) -> None:
     Raises:
         StoreError: the database was written by a newer Dexaflow.
     """
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
     script = ScriptDirectory.from_config(config)

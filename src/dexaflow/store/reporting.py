@@ -152,6 +152,8 @@ class Ended:
     """How a try ended."""
 
     state: State
+    tenant_id: str
+    dag_id: str
     run_id: str
     task_id: str
     try_number: int
@@ -175,19 +177,20 @@ def attempt_ended(
     same report said again returns the end it had. `keep_log` keeps the last piece of the log; it may be called twice.
     """  # fmt: skip
     row = tx.one(
-        "SELECT attempt_id, run_id, task_id, try_number, max_tries, version_id, state, stop, launch_id"
+        "SELECT attempt_id, tenant_id, dag_id, run_id, task_id, try_number, max_tries, version_id, state, stop"
         " FROM task_instances WHERE attempt_id = :a AND launch_id = :l",
         a=attempt_id, l=launch_id,
     )  # fmt: skip
     if row is None:
         old = tx.one(
-            "SELECT run_id, task_id, try_number, state FROM attempt_history WHERE attempt_id = :a AND launch_id = :l",
+            "SELECT tenant_id, dag_id, run_id, task_id, try_number, state FROM attempt_history"
+            " WHERE attempt_id = :a AND launch_id = :l",
             a=attempt_id, l=launch_id,
         )  # fmt: skip
-        return None if old is None else Ended(State(old.state), old.run_id, old.task_id, old.try_number)
+        return None if old is None else _ended(State(old.state), old)
     state = State(row.state)
     if state in ENDED or state is State.UP_FOR_RETRY:
-        return Ended(state, row.run_id, row.task_id, row.try_number)
+        return _ended(state, row)
     if state is not State.RUNNING:
         return None
     columns: dict[str, Any] = {"exit_code": exit_code, "ended_at": tx.now_iso}
@@ -197,7 +200,7 @@ def attempt_ended(
         tx.run("UPDATE task_instances SET exit_code = :e, ended_at = :now, reason = 'cleared' WHERE attempt_id = :a",
                e=exit_code, now=tx.now_iso, a=attempt_id)  # fmt: skip
         new_try(tx, attempt_id, Event.CLEARED, State.RUNNING)
-        return Ended(State.NONE, row.run_id, row.task_id, row.try_number)
+        return _ended(State.NONE, row)
     if row.stop is not None:
         moved = move(tx, attempt_id, Event.CANCELLED, State.RUNNING, reason=row.stop, **columns)
     elif succeeded:
@@ -210,7 +213,11 @@ def attempt_ended(
             )  # fmt: skip
     else:
         moved = _failed(tx, row, State.RUNNING, Event.FAILED, reason, retry, columns)
-    return None if moved is None else Ended(State(moved.state), row.run_id, row.task_id, row.try_number)
+    return None if moved is None else _ended(State(moved.state), row)
+
+
+def _ended(state: State, row: Row[Any]) -> Ended:
+    return Ended(state, row.tenant_id, row.dag_id, row.run_id, row.task_id, row.try_number)
 
 
 def _failed(

@@ -180,7 +180,7 @@ def _advance_run(tx: Tx, run: Row[Any], advance: Advance) -> None:
     else:
         moves, end = advance(spec_of(tx, run.version_id), states)
     for task_id, event in moves:
-        columns = (
+        columns: dict[str, Any] = (
             {"scheduled_at": tx.now_iso} if event is Event.DUE
             else {"ended_at": tx.now_iso, "reason": _UPSTREAM_REASONS[event]}
         )  # fmt: skip

@@ -118,7 +118,7 @@ def _verdict(row: AttemptRow, reviews: Sequence[ReviewRow], state: State) -> tup
         return "not yet", "", ""
     if last.outcome in _REFUSED:
         return "refused", last.hook, last.reason or "no reason given"
-    if row.hook:  # no launch and no refusal, and yet it ended on a hook
+    if row.hook and state in (State.FAILED, State.UP_FOR_RETRY):  # no launch, no refusal: it waited too long (R7.2)
         return "dispatch_failed", row.hook, row.reason
     if state in ENDED:
         return "held", last.hook, last.reason  # cancelled, or cleared, while it waited
