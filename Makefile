@@ -29,7 +29,7 @@ check: $(READY) ## format, lint, types, layers
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-cache pyproject.toml
+	@$(BIN)/lint-imports --no-cache --no-logo pyproject.toml
 
 bench: $(READY) ## first rough measurements, as ratios taken in one run
 	@$(BIN)/python -m bench
