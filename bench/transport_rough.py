@@ -23,7 +23,9 @@ from dexaflow.hooks.tls import client_context
 from dexaflow.hooks.transport import Transport
 from dexaflow.hooks.url import parse_webhook_url
 
-QUESTION = b'{"api_version":"dexaflow.io/admission/v1","kind":"AdmissionReview","request":{%b}}' % (b'"field":"x",' * 60)
+QUESTION = b'{"api_version":"dexaflow.io/admission/v1","kind":"AdmissionReview","request":{%b}}' % (
+    b'"field":"x",' * 60
+)
 ANSWER = (
     b'{"api_version":"dexaflow.io/admission/v1","kind":"AdmissionReview","response":{"uid":"'
     b'6f1c2a8e-0d4b-4f5e-9a3c-2b7d8e1f0a42","decision":"admit","changes":{"node_selector":{"tenant":"acme"}}}}'

@@ -162,9 +162,7 @@ def a_request(**fields: object) -> Request:
         "image": "ghcr.io/acme/etl@sha256:...",
         "source_mode": False,
         "resources": Resources(requests={"cpu": "500m", "memory": "1Gi"}, limits={"memory": "1Gi"}),
-        "execution": Execution(
-            service_account="dexaflow-task", node_selector={"zone": "a"}, labels={"team": "data"}
-        ),
+        "execution": Execution(service_account="dexaflow-task", node_selector={"zone": "a"}, labels={"team": "data"}),
         "service_account_chosen": False,
     } | fields
     return Request(**values)  # type: ignore[arg-type]  # each test gives fields of their types

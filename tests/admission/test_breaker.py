@@ -2,8 +2,7 @@
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, consumes, invariant, rule
-from hypothesis.stateful import Bundle
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from dexaflow.admission.breaker import (
     FAILURES_TO_OPEN,

@@ -8,6 +8,7 @@ import pytest
 from dexaflow.admission.check_answer import AnswerVerdict, check_answer
 from dexaflow.admission.decisions import Changes, admit
 from dexaflow.admission.envelope import answer
+from dexaflow.base.text import shown
 from tests.admission.builders import UID
 from tests.vectors_loader import load
 
@@ -38,7 +39,7 @@ def test_what_does_not_decode_is_broken() -> None:
         check = check_answer(body)
         if not case["accept"]:
             assert check.verdict is AnswerVerdict.BROKEN, case["name"]
-            assert check.problem.isprintable()
+            assert check.problem == shown(check.problem)
 
 
 def test_without_a_uid_the_answers_own_counts_as_right() -> None:

@@ -19,6 +19,7 @@ from dexaflow.admission.envelope import (
     read_answer,
     read_question,
 )
+from dexaflow.base.text import shown
 from dexaflow.kube.tolerations import Toleration
 from dexaflow.model.execution import Execution, Resources
 from tests.admission.builders import UID, a_request
@@ -233,7 +234,9 @@ def test_a_malformed_answer_is_no_decision(response: dict[str, Any], cause: str)
     assert not error.ambiguous
 
 
-@pytest.mark.parametrize(("field", "value"), [("api_version", "dexaflow.io/admission/v1 "), ("kind", "admissionreview")])
+@pytest.mark.parametrize(
+    ("field", "value"), [("api_version", "dexaflow.io/admission/v1 "), ("kind", "admissionreview")]
+)
 def test_the_envelope_must_match_exactly(field: str, value: str) -> None:
     document = json.loads(an_answer()) | {field: value}
 
@@ -271,7 +274,7 @@ def test_without_a_uid_the_answers_own_counts_but_there_must_be_one() -> None:
 
 def test_what_is_wrong_is_said_in_one_printable_line() -> None:
     for body in (an_answer(decision="x\n\x1b\u202e\ud800"), an_answer(uid="\r\n" * 9), an_answer(**{"\x1b[0m": 1})):
-        assert str(error_of(body)).isprintable()
+        assert shown(str(error_of(body))) == str(error_of(body))
 
 
 reasons = st.text(max_size=600)
@@ -430,9 +433,7 @@ def test_the_quick_decoder_overlooks_nothing_given_twice(document: Pairs, data: 
             answer(UID, hold('say "when"')),
             answer(
                 UID,
-                admit(
-                    node_selector={"a": "b"}, labels={"c": "é"}, tolerations=[{"key": "k"}, {}], service_account="s"
-                ),
+                admit(node_selector={"a": "b"}, labels={"c": "é"}, tolerations=[{"key": "k"}, {}], service_account="s"),
             ),
         ]
     ),
@@ -441,8 +442,9 @@ def test_the_quick_decoder_overlooks_nothing_given_twice(document: Pairs, data: 
             st.integers(0, 400),
             st.integers(0, 3),
             st.sampled_from(
-                [b"", b'"', b"\\", b"\x00", b"\x7f", b"\xff", b"\xc3", b"\xed\xa0\x80", b" ", b",", b"}", b"null", b"\x0b"]
-                + [b'"uid":"",', b'"a":"b",', b'"key":"",', b"\xef\xbb\xbf", b"{}", b"[", b"1"]
+                b'|"|\\|\x00|\x7f|\xff|\xc3|\xed\xa0\x80| |,|}|null|\x0b|"uid":"",|"a":"b",|"key":"",|\xef\xbb\xbf|{}|[|1'.split(
+                    b"|"
+                )
             ),
         ),
         max_size=3,

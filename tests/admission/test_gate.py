@@ -276,7 +276,9 @@ async def test_a_changed_attempt_gets_a_pod_of_its_own(own_placement: bool, answ
 
 async def test_what_one_hook_changes_and_another_changes_back_is_no_change() -> None:
     """R5.4: a change that leaves the pod as it was."""
-    world = a_gate(Scripted(admit(labels={"team": "ops"}), name="a"), Scripted(admit(labels={"team": "data"}), name="b"))
+    world = a_gate(
+        Scripted(admit(labels={"team": "ops"}), name="a"), Scripted(admit(labels={"team": "data"}), name="b")
+    )
 
     verdict = admitted(await world.gate.review(checked(Execution(labels={"team": "data"}))))
 
@@ -349,14 +351,14 @@ async def test_a_time_out_is_called_one() -> None:
 
 
 async def test_an_error_that_cannot_be_printed_is_a_failure_like_any_other() -> None:
-    class Odd(Exception):
+    class OddError(Exception):
         def __str__(self) -> str:
             raise ValueError("no")
 
-    world = a_gate(Scripted(Odd()))
+    world = a_gate(Scripted(OddError()))
 
     assert held(await world.gate.review(checked())).broken
-    assert world.watching.failures[0][2] == "Odd"
+    assert world.watching.failures[0][2] == "OddError"
 
 
 async def test_how_long_a_failed_question_took_is_the_callers_word_or_measured() -> None:

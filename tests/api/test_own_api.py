@@ -59,7 +59,7 @@ async def test_a_run_is_triggered_cancelled_and_cleared_by_someone(
     assert made.status_code == 201
     run_id = made.json()["run_id"]
     assert (made.json()["triggered_by"], made.json()["task_states"]) == ("alice", {"none": 2})
-    cancelled = await api.post(f"{V1}/runs/{run_id}/cancel", headers={"X-Dexaflow-User": "bob\u001b[1m".encode()})
+    cancelled = await api.post(f"{V1}/runs/{run_id}/cancel", headers=[(b"X-Dexaflow-User", b"bob\x1b[1m")])
     assert cancelled.json()["task_states"] == {"skipped": 2}
     assert cancelled.json()["note"] == "cancelled by bob[1m"
     cleared = await api.post(f"{V1}/runs/{run_id}/clear", json={"task_ids": ["extract"], "downstream": True})

@@ -106,7 +106,7 @@ def test_what_is_asked_about_one_run_scans_no_table(
 
 OF_ALL: dict[str, tuple[Callable[[Reader], Any], str]] = {
     "holds": (lambda r: r.attempts(AttemptFilter(states=("held",)), limit=5), "ix_ti_"),
-    "holds of a hook": (lambda r: r.attempts(AttemptFilter(states=("held",), hook="freeze"), limit=5), "ix_ti_held"),
+    "holds of a hook": (lambda r: r.attempts(AttemptFilter(states=("held",), hook="freeze"), limit=5), "ix_ti_"),
     "holds of a tenant": (lambda r: r.attempts(AttemptFilter(states=("held",), tenant_id="acme"), limit=5), "ix_ti_"),
     "pools": (lambda r: r.pools(limit=5), "ix_ti_"),
     "active runs": (lambda r: r.active_runs("nightly_etl"), "ix_runs_"),

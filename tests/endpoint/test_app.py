@@ -55,6 +55,11 @@ class WithCall:
         return refuse("no budget")
 
 
+class Reviewing:
+    def review(self, request: Request) -> Decision:
+        return refuse("no budget")
+
+
 def hands_out_a_coroutine(request: Request) -> Awaitable[Decision]:
     return coroutine(request)
 
@@ -65,6 +70,7 @@ def hands_out_a_coroutine(request: Request) -> Awaitable[Decision]:
         (plain, admit(node_selector={"tenant": "acme"}, labels={"cost-center": "4711"})),
         (coroutine, hold("acme waits")),
         (WithCall(), refuse("no budget")),
+        (Reviewing(), refuse("no budget")),
         (hands_out_a_coroutine, hold("acme waits")),
     ],
 )
@@ -241,6 +247,12 @@ async def test_a_token_that_changes_is_the_present_one(serve: Serve) -> None:
         assert (await status("one"), await status("two")) == (401, 200)
         tokens[0] = ""
         assert await status("two") == 401
+
+
+@pytest.mark.parametrize("hook", [Reviewing, 7, None, object()])
+def test_what_is_not_a_hook_is_an_error(hook: Hook) -> None:
+    with pytest.raises(TypeError, match="is not a hook"):
+        asgi_app(hook)
 
 
 def test_an_empty_token_is_an_error_and_not_an_open_door() -> None:

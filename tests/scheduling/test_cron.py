@@ -69,6 +69,12 @@ def firings(expression: str, zone: str, start: str, count: int) -> list[str]:
             "2018-02-17 22:30",
             ["17. 23:00 -0200", "17. 23:00 -0300", "24. 00:00 -0300"],
         ),
+        (
+            "30 * 10,17 1,2 *",
+            "America/Sao_Paulo",
+            "2018-02-17 23:00",
+            ["17. 23:30 -0200", "17. 23:30 -0300", "10. 00:30 -0200"],
+        ),
         ("30 23 * * *", "America/Sao_Paulo", "2018-02-17 12:00", ["17. 23:30 -0200", "18. 23:30 -0300"]),
         # half an hour
         (
@@ -85,6 +91,12 @@ def firings(expression: str, zone: str, start: str, count: int) -> list[str]:
 )
 def test_changes_of_the_clocks(expression: str, zone: str, start: str, expected: Sequence[str]) -> None:
     assert firings(expression, zone, start, len(expected)) == list(expected)
+
+
+def test_the_last_firing_before_an_hours_second_pass_lies_in_its_first() -> None:
+    """Also where it was named later in the hour than the second pass has come."""
+    second_pass = datetime(2024, 10, 27, 1, 10, tzinfo=UTC)  # 2:10 in Berlin, once more
+    assert Cron("30 2 * * *", ZoneInfo("Europe/Berlin")).before(second_pass) == second_pass - 40 * MINUTE
 
 
 @pytest.mark.parametrize(
@@ -203,3 +215,4 @@ def test_backwards_is_forwards_read_the_other_way(
     assert previous is not None
     assert previous <= start
     assert cron.after(previous) == following
+    assert cron.before(start + timedelta(microseconds=1)) == previous

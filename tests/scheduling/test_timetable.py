@@ -71,8 +71,8 @@ def test_nothing_is_made_before_the_start_date(catchup: bool) -> None:
 @pytest.mark.parametrize("catchup", [True, False])
 def test_a_firing_at_this_very_moment_is_due(catchup: bool) -> None:
     now = at("2026-03-10 06:00")
-    slot = daily(catchup).next_run(now - DAY, now)
-    assert logical(slot) == now
+    assert logical(daily(catchup).next_run(now - DAY, now)) == now
+    assert logical(daily(catchup).next_run(now - 3 * DAY, now)) == (now - 2 * DAY if catchup else now)
 
 
 @pytest.mark.parametrize("catchup", [True, False])

@@ -6,8 +6,8 @@ from types import MappingProxyType
 from typing import Protocol
 
 from dexaflow.admission.decisions import Changes
-from dexaflow.base.text import shown
-from dexaflow.kube.annotations import annotations_problem
+from dexaflow.base.text import quoted
+from dexaflow.kube.annotations import annotations_size_problem
 from dexaflow.kube.names import (
     annotation_key_problem,
     is_reserved,
@@ -16,7 +16,7 @@ from dexaflow.kube.names import (
     priority_class_problem,
     service_account_problem,
 )
-from dexaflow.kube.tolerations import Toleration, toleration_problem
+from dexaflow.kube.tolerations import toleration_problem, toleration_text
 from dexaflow.model.execution import Execution
 from dexaflow.policy.checked import Setting
 
@@ -89,7 +89,7 @@ def apply_changes(
         new = [t for t in dict.fromkeys(changes.tolerations) if t not in known]
         for position, toleration in enumerate(new, start=len(tolerations)):
             key = str(position)
-            fresh["tolerations", key] = Setting("tolerations", key, _toleration_text(toleration), by)
+            fresh["tolerations", key] = Setting("tolerations", key, toleration_text(toleration), by)
         tolerations = (*tolerations, *new)
     result = Execution(
         service_account=replaced("service_account", execution.service_account, changes.service_account),
@@ -102,7 +102,7 @@ def apply_changes(
     if not fresh:
         return Applied(execution, settings, changed=False)
     if result.annotations is not execution.annotations:
-        problem = annotations_problem(result.annotations)
+        problem = annotations_size_problem(result.annotations)
         if problem is not None:
             return NotAllowed("annotations", f"annotations, merged with the task's own: {problem}")
     kept_settings = tuple(s for s in settings if (s.field, s.key) not in fresh)
@@ -114,19 +114,19 @@ def _not_allowed(changes: Changes, allowed: AllowLists) -> NotAllowed | None:
     for key, value in changes.labels.items():
         problem = _reserved(key) or label_key_problem(key) or _value_problem(value)
         if problem is not None:
-            return NotAllowed("labels", f"label {shown(key)}: {problem}")
+            return NotAllowed("labels", f"label {quoted(key)}: {problem}")
     for key in changes.annotations:
         problem = _reserved(key) or annotation_key_problem(key)
         if problem is not None:
-            return NotAllowed("annotations", f"annotation {shown(key)}: {problem}")
+            return NotAllowed("annotations", f"annotation {quoted(key)}: {problem}")
     for key, value in changes.node_selector.items():
         problem = label_key_problem(key) or _value_problem(value)
         if problem is not None:
-            return NotAllowed("node_selector", f"node_selector {shown(key)}: {problem}")
+            return NotAllowed("node_selector", f"node_selector {quoted(key)}: {problem}")
     for toleration in changes.tolerations:
         problem = toleration_problem(toleration)
         if problem is not None:
-            return NotAllowed("tolerations", f"toleration {shown(toleration.key)}: {problem}")
+            return NotAllowed("tolerations", f"toleration {quoted(toleration.key)}: {problem}")
     if changes.priority_class_name:
         problem = _priority_class_not_allowed(changes.priority_class_name, allowed.priority_classes)
         if problem is not None:
@@ -144,11 +144,11 @@ def _reserved(key: str) -> str | None:
 
 def _value_problem(value: str) -> str | None:
     problem = label_value_problem(value)
-    return None if problem is None else f"the value {shown(value)}: {problem}"
+    return None if problem is None else f"the value {quoted(value)} {problem}"
 
 
 def _priority_class_not_allowed(name: str, listed: frozenset[str] | None) -> str | None:
-    what = f"priority_class_name {shown(name)}"
+    what = f"priority_class_name {quoted(name)}"
     problem = priority_class_problem(name)
     if problem is not None:
         return f"{what}: {problem}"
@@ -160,20 +160,10 @@ def _priority_class_not_allowed(name: str, listed: frozenset[str] | None) -> str
 
 
 def _service_account_not_allowed(name: str, listed: frozenset[str] | None) -> str | None:
-    what = f"service_account {shown(name)}"
+    what = f"service_account {quoted(name)}"
     problem = service_account_problem(name)
     if problem is not None:
         return f"{what}: {problem}"
     if listed is None:
         return f"{what}: while execution_allowlist.service_accounts is unset, no hook may set one"
     return None if name in listed else f"{what} is not in execution_allowlist.service_accounts"
-
-
-def _toleration_text(toleration: Toleration) -> str:
-    """Return a toleration as ``kubectl taint`` would write what it tolerates."""
-    text = toleration.key
-    if toleration.value:
-        text += f"={toleration.value}"
-    if toleration.effect:
-        text += f":{toleration.effect}"
-    return f"{text} {toleration.operator}".strip()

@@ -16,7 +16,7 @@ from dexaflow.admission import golang_json
 from dexaflow.admission.decisions import NO_CHANGES, Admit, Changes, Decision, Hold, Refuse, Request, well_formed
 from dexaflow.admission.golang_json import Flag, ListOf, Record, Text, TextMap, Whole
 from dexaflow.base.errors import DexaflowError
-from dexaflow.base.text import clean_reason, shown
+from dexaflow.base.text import clean_reason, quoted
 from dexaflow.kube.tolerations import Toleration
 from dexaflow.model.execution import EMPTY, Execution, Resources
 
@@ -196,9 +196,9 @@ def read_question(body: bytes) -> Request:
     except golang_json.Fault as fault:
         raise QuestionError(f"the question cannot be read: {fault}") from fault
     if document["api_version"] != API_VERSION:
-        raise QuestionError(f"api_version must be {API_VERSION}, not {shown(document['api_version'])}")
+        raise QuestionError(f"api_version must be {API_VERSION}, not {quoted(document['api_version'])}")
     if document["kind"] != KIND:
-        raise QuestionError(f"kind must be {KIND}, not {shown(document['kind'])}")
+        raise QuestionError(f"kind must be {KIND}, not {quoted(document['kind'])}")
     fields = document["request"]
     if fields is None:
         raise QuestionError("the question has no request")
@@ -259,13 +259,13 @@ def read_answer(body: bytes, uid: str | None) -> Decision:
     if decoded is None:
         decoded = _strictly(body)
     if decoded.api_version != API_VERSION:
-        raise AnswerError("api_version", f"api_version must be {API_VERSION}, not {shown(decoded.api_version)}")
+        raise AnswerError("api_version", f"api_version must be {API_VERSION}, not {quoted(decoded.api_version)}")
     if decoded.kind != KIND:
-        raise AnswerError("kind", f"kind must be {KIND}, not {shown(decoded.kind)}")
+        raise AnswerError("kind", f"kind must be {KIND}, not {quoted(decoded.kind)}")
     if not decoded.uid:
         raise AnswerError("uid", "response.uid is missing; it must echo the uid of the request")
     if uid is not None and decoded.uid != uid:
-        raise AnswerError("uid", f"response.uid is {shown(decoded.uid)}, not the uid of the request")
+        raise AnswerError("uid", f"response.uid is {quoted(decoded.uid)}, not the uid of the request")
     match decoded.decision:
         case "admit":
             if decoded.reason:
@@ -277,7 +277,7 @@ def read_answer(body: bytes, uid: str | None) -> Decision:
                 raise AnswerError("changes_without_admit", problem)
             return Hold(decoded.reason) if word == "hold" else Refuse(decoded.reason)
         case other:
-            problem = f"response.decision must be admit, hold or refuse, not {shown(other)}"
+            problem = f"response.decision must be admit, hold or refuse, not {quoted(other)}"
             raise AnswerError("decision", problem)
 
 
@@ -344,8 +344,8 @@ def _strictly(body: bytes) -> _Answer:
     )
 
 
-_OptText = str | None | UnsetType
-_OptMap = dict[str, str | None] | None | UnsetType
+_OptText = str | UnsetType | None
+_OptMap = dict[str, str | None] | UnsetType | None
 
 
 class _TolerationStruct(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -357,7 +357,7 @@ class _TolerationStruct(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 class _ChangesStruct(msgspec.Struct, forbid_unknown_fields=True):
     node_selector: _OptMap = UNSET
-    tolerations: list[_TolerationStruct | None] | None | UnsetType = UNSET
+    tolerations: list[_TolerationStruct | None] | UnsetType | None = UNSET
     labels: _OptMap = UNSET
     annotations: _OptMap = UNSET
     priority_class_name: _OptText = UNSET
@@ -368,7 +368,7 @@ class _ResponseStruct(msgspec.Struct, forbid_unknown_fields=True):
     uid: _OptText = UNSET
     decision: _OptText = UNSET
     reason: _OptText = UNSET
-    changes: _ChangesStruct | None | UnsetType = UNSET
+    changes: _ChangesStruct | UnsetType | None = UNSET
 
 
 class _AnswerStruct(msgspec.Struct, forbid_unknown_fields=True):
@@ -410,7 +410,7 @@ def _exactly_spelt(body: bytes) -> _Answer | None:
     return _Answer(document.api_version, document.kind, uid or "", decision or "", reason or "", changes)
 
 
-def _strings_of(value: str | None | UnsetType) -> int:
+def _strings_of(value: str | UnsetType | None) -> int:
     """Return how many strings a field of text takes: its name, and its value unless that is null."""
     return 0 if value is UNSET else 1 if value is None else 2
 

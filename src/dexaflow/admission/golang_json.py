@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NoReturn
 
-from dexaflow.base.text import shown
+from dexaflow.base.text import quoted, shown
 
 __all__ = ["MAX_DEPTH", "Cause", "Fault", "Flag", "ListOf", "Record", "Shape", "Text", "TextMap", "Whole", "read"]
 
@@ -103,7 +103,7 @@ def _zero(shape: Shape) -> Any:
 
 
 # Go folds by Unicode's simple case folding. The names we know are lower-case ASCII, and the only other letters in the
-# orbits of those are the capitals, the long s and the Kelvin sign. `casefold()` would fold too much, `lower()` too little.
+# orbits of those are the capitals, the long s and the Kelvin sign. `casefold()` folds too much, `lower()` too little.
 _FOLD = {c: c + 32 for c in range(ord("A"), ord("Z") + 1)} | {0x17F: ord("s"), 0x212A: ord("k")}
 
 
@@ -188,7 +188,7 @@ class _Reader:
             self.note(Cause.TRAILING, f"something follows its end at byte {self.pos}")
         if self.fault is not None:
             raise Fault(*self.fault, duplicate=self.duplicate)
-        return dict(shape.zero) if value is None else value  # type: ignore[no-any-return]  # a Record reads as a dict
+        return dict(shape.zero) if value is None else value  # a Record reads as a dict or None
 
     # -- faults
 
@@ -204,7 +204,7 @@ class _Reader:
 
     def path(self) -> str:
         """Return where the reader is, like ``response.changes.labels``."""
-        parts = [f.key if f.in_object else "[]" for f in self.stack[:8]]
+        parts = [f.key[:80] if f.in_object else "[]" for f in self.stack[:8]]
         return shown(".".join(parts)) if parts else "the document"
 
     # -- tokens
@@ -279,7 +279,7 @@ class _Reader:
         while True:
             value: Any
             first = self.peek()
-            if first == _OPEN_OBJECT or first == _OPEN_LIST:
+            if first in (_OPEN_OBJECT, _OPEN_LIST):
                 self.open(wanted, in_object=first == _OPEN_OBJECT)
                 if self.peek() != (_CLOSE_OBJECT if first == _OPEN_OBJECT else _CLOSE_LIST):
                     if first == _OPEN_OBJECT:
@@ -339,12 +339,12 @@ class _Reader:
                 key = _folded(given)
                 frame.at = shape.fields.get(key)
                 if frame.at is None:
-                    self.note(Cause.UNKNOWN_FIELD, f"{shown(given)} is not a field of {self.inside()}")
+                    self.note(Cause.UNKNOWN_FIELD, f"{quoted(given)} is not a field of {self.inside()}")
         elif shape is not None:
             frame.at = Text()
         if key in frame.seen:
             self.duplicate = True
-            self.note(Cause.DUPLICATE, f"{shown(given)} is given twice in {self.inside()}")
+            self.note(Cause.DUPLICATE, f"{quoted(given)} is given twice in {self.inside()}")
         frame.seen.add(key)
         frame.key = key
         if self.peek() != _COLON:

@@ -1,6 +1,5 @@
 """What the gate returns, and the record of what was asked on the way."""
 
-
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import final
@@ -106,4 +105,3 @@ class Refused:
 
 
 Verdict = Admitted | Held | Refused
-

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from dexaflow.api.answers import encode
 from dexaflow.base.errors import Conflict, DexaflowError, NotFound, StoreError, UsageError
+from dexaflow.base.text import shown
 
 __all__ = ["PROBLEM_SCHEMA", "Problem", "install", "problem", "problem_docs"]
 
@@ -62,7 +63,7 @@ def problem(
         "type": "about:blank",
         "title": HTTPStatus(status).phrase,
         "status": status,
-        "detail": detail,
+        "detail": shown(detail),  # one line, whatever name it quotes
     }
     if errors:
         body["errors"] = [{"field": field, "message": message} for field, message in errors]

@@ -121,3 +121,43 @@ def _lists(config: Path | None) -> "Lists":
 
     allowlist = load_config(config, os.environ, base_dir=config.absolute().parent).execution_allowlist
     return Lists(allowlist.priority_classes, allowlist.service_accounts)
+
+
+@app.command()
+def ask(
+    config: Annotated[Path, typer.Option(help="The server's configuration.", metavar="FILE", show_default=False)],
+    request: Annotated[
+        Path | None,
+        typer.Option(help="The question to put, as an endpoint gets it; without it a sample.", show_default=False),
+    ] = None,
+    output: Annotated[Output, typer.Option(help="How to print the result.")] = Output.TABLE,
+) -> None:
+    """Put one sample question to the configured hooks and show the whole exchange, secrets left out.
+
+    The hooks are asked as the gate would: those in process first, each seeing the earlier ones' changes, until one does
+    not admit. Exit code 0 when decisions come back, 1 when a hook is broken, 2 when it cannot be asked.
+    """
+    import asyncio
+
+    from dexaflow.base.errors import UsageError
+    from dexaflow.cli import exchange
+    from dexaflow.config import load_config
+    from dexaflow.observe.logs import configure_logs
+
+    with errors_in_one_line(USAGE):
+        configure_logs(level="error")
+        loaded = load_config(config, os.environ, base_dir=config.absolute().parent)
+        admission = loaded.execution.admission
+        if admission.webhook.url is None and not admission.hooks:
+            raise UsageError(
+                f"{config} has no hook to ask; set execution.admission.webhook.url or execution.admission.hooks"
+            )
+        question = exchange.sample_request(loaded) if request is None else exchange.read_request(request)
+        exchanges = asyncio.run(exchange.ask_hooks(loaded, question, exchange.configured_hooks(loaded, Path.cwd())))
+    if output is Output.JSON:
+        print_json([exchange.as_json(one) for one in exchanges])
+    else:
+        for one in exchanges:
+            exchange.print_exchange(one)
+    if any(one.verdict == "broken" for one in exchanges):
+        raise typer.Exit(FAILED)

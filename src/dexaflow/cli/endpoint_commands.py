@@ -36,16 +36,19 @@ def serve(
     refuse(reason). Its module is looked for in the current directory first. Certificate, key and token are read again
     when their files change.
     """
-    from dexaflow.base.errors import UsageError
-    from dexaflow.endpoint.finding import find_hook
+    from dexaflow.base.errors import ConfigError, UsageError
     from dexaflow.endpoint.serving import serve as serve_hook
+    from dexaflow.hooks.naming import load_hook
     from dexaflow.observe.logs import configure_logs
 
     with errors_in_one_line(USAGE):
         if log_format not in ("auto", "json", "console"):
             raise UsageError("--log-format is auto, json or console")
         configure_logs(form=log_format)
-        function = find_hook(hook, Path.cwd())
+        try:
+            function = load_hook(hook, Path.cwd())
+        except ConfigError as error:
+            raise UsageError(f"{error.problem}; {error.fix}") from error  # less its key: here it is an argument
         if token_file is None:
             print_text("No --token-file: whoever reaches this endpoint may ask it.")
         serve_hook(

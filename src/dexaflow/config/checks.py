@@ -6,13 +6,13 @@ from typing import Any
 
 from dexaflow.base.errors import ConfigError
 from dexaflow.config.values import quoted
+from dexaflow.hooks.files import MAX_BUNDLE_BYTES, MAX_TOKEN_BYTES, token_in
 from dexaflow.hooks.tls import TrustError, client_context
 
 __all__ = ["check_together"]
 
 WEBHOOK = "execution.admission.webhook"
 UNIT = "execution.unit"
-MAX_FILE_BYTES = 4_194_304  # a bundle of every public CA has a quarter of a megabyte
 
 
 def check_together(values: Mapping[str, Any], broken: frozenset[str]) -> Iterator[ConfigError]:
@@ -64,20 +64,20 @@ def _agent(values: Mapping[str, Any], broken: frozenset[str]) -> Iterator[Config
         )
 
 
-def _content(path: Path) -> bytes | str:
+def _content(path: Path, max_bytes: int) -> bytes | str:
     """Return a file's content, or why there is none, in words that do not name it."""
     try:
         if not path.is_file():
             return "is not a file" if path.exists() else "names a file that does not exist"
         with open(path, "rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
+            content = file.read(max_bytes + 1)
     except (OSError, ValueError) as error:
         return f"cannot be read: {getattr(error, 'strerror', None) or 'no such path'}"
-    return content if len(content) <= MAX_FILE_BYTES else "is too large"
+    return content if len(content) <= max_bytes else f"has more than {max_bytes} bytes"
 
 
 def _ca_problem(path: Path) -> tuple[str, str] | None:
-    content = _content(path)
+    content = _content(path, MAX_BUNDLE_BYTES)
     if isinstance(content, str):
         return f"{quoted(str(path))} {content}", "write the path of a readable PEM file"
     try:
@@ -88,17 +88,12 @@ def _ca_problem(path: Path) -> tuple[str, str] | None:
 
 
 def _token_problem(path: Path) -> tuple[str, str] | None:
-    content = _content(path)
+    """Return what is wrong with a token's file (R2.3). Neither token nor path is quoted: people mix them up."""
+    content = _content(path, MAX_TOKEN_BYTES + 2)
     if isinstance(content, str):
         return content, "write the path of a readable file that holds the token"
-    return _token_fault(content)
-
-
-def _token_fault(content: bytes) -> tuple[str, str] | None:
-    """Return what is wrong with a token file's content (R2.3), without quoting any of it."""
-    token = content.removesuffix(b"\n").removesuffix(b"\r") if content.endswith(b"\n") else content
-    if not token:
-        return "names a file without a token", "write the token into the file"
-    if not all(0x21 <= byte <= 0x7E for byte in token):
-        return "names a file whose token would break a header", "write visible ASCII into it, on one line, no blanks"
+    try:
+        token_in(content)
+    except ValueError as error:
+        return f"the token in its file cannot be used: {error}", "write visible ASCII into the file, on one line"
     return None

@@ -11,6 +11,7 @@ from dexaflow.config.yaml_source import Node, Scalar, ScalarType, Section
 from dexaflow.hooks.url import parse_webhook_url
 from dexaflow.kube.names import label_value_problem, priority_class_problem, service_account_problem
 from dexaflow.kube.quantities import Quantity
+from dexaflow.model.dag_rules import RESOURCE_NAMES
 from dexaflow.model.execution import Resources
 from dexaflow.policy.images import ImagePattern, ImageReference
 
@@ -38,7 +39,6 @@ ACCOUNT_FIX = "write the name of a service account, such as dexaflow-task"
 IMAGE_FIX = "write an image reference, such as ghcr.io/acme/etl:1.4"
 PATTERN_FIX = "write a registry and path, such as ghcr.io/acme or ghcr.io/acme/etl:1.4"
 
-RESOURCE_NAMES = ("cpu", "memory", "ephemeral-storage")
 
 _HOOK = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*", re.ASCII)
 _HOST_NAME = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9-]{1,63}(?<!-))*", re.IGNORECASE | re.ASCII)

@@ -16,9 +16,10 @@ from typing import Any
 from dexaflow.config import rules
 from dexaflow.config.values import Kind, boolean, choice, duration, folder_by_tenant, listing, number, path, text
 from dexaflow.kube.quantities import Quantity
+from dexaflow.model.dag_rules import EXECUTION_FIELDS
 from dexaflow.model.execution import Resources
 from dexaflow.policy.images import ImagePattern
-from dexaflow.policy.policy import EXECUTION_FIELDS, Policy, Unit
+from dexaflow.policy.policy import Policy, Unit
 
 __all__ = ["Config", "Key"]
 

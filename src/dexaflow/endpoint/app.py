@@ -46,7 +46,8 @@ def asgi_app(
     is an HTTP error with an RFC 9457 body. Plain hooks run in threads, async ones on the server's event loop.
 
     Args:
-        hook: Takes a `Request`, returns `admit(...)`, `hold(reason)` or `refuse(reason)`. The same question, known by
+        hook: Takes a `Request`, returns `admit(...)`, `hold(reason)` or `refuse(reason)`; a function, or an object
+            with such a `__call__` or `review`. The same question, known by
             its `uid`, may arrive twice (R7.5).
         token: The bearer token that a question must carry, or a function that gives the present one; None asks for
             none. Compared in constant time.
@@ -55,6 +56,7 @@ def asgi_app(
             `execution.admission.timeout` can be. `Request.deadline` says when they end.
 
     Raises:
+        TypeError: `hook` is not one.
         ValueError: `token` is empty, or `path` does not begin with a slash.
     """
     if token == "":

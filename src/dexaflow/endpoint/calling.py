@@ -7,12 +7,25 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Protocol
 
 from dexaflow.admission.decisions import Admit, Decision, Hold, Refuse, Request
 
 __all__ = ["Hook", "HookCalls", "HookFailed"]
 
-Hook = Callable[[Request], Decision | Awaitable[Decision]]
+HookFunction = Callable[[Request], Decision | Awaitable[Decision]]
+
+
+class Reviewer(Protocol):
+    """An object that is a hook by a method of this name, async or plain."""
+
+    @property
+    def review(self) -> HookFunction:
+        """Decide about one request."""
+        ...
+
+
+Hook = HookFunction | Reviewer  # what is one in process (R8.1)
 
 MAX_THREADS = 64  # the control plane has 16 connections; a few of it may share one endpoint
 
@@ -29,16 +42,22 @@ class HookCalls:
     """Calls one hook, many times at once.
 
     Args:
-        hook: An async or a plain function, or an object whose `__call__` is one.
+        hook: An async or a plain function, or an object whose `__call__` or `review` is one.
         timeout: Seconds that a call may take; the request's `deadline` says when they end.
+
+    Raises:
+        TypeError: it is none of them.
     """
 
     def __init__(self, hook: Hook, *, timeout: float) -> None:
-        self._hook = hook
+        function = hook if callable(hook) else getattr(hook, "review", None)
+        if isinstance(hook, type) or not callable(function):
+            raise TypeError(f"{hook!r} is not a hook; give a function, or an object with a method `review`")
+        self._hook: HookFunction = function
         self._timeout = timeout
         # `__call__` of an object, seen through the class: that is what `hook(...)` calls.
-        self._is_async = inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(
-            getattr(type(hook), "__call__", None)  # noqa: B004 - its kind is asked, not whether it is there
+        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(type(function), "__call__", None)  # noqa: B004 - its kind is asked, not whether it is there
         )
         self._threads = 0
 

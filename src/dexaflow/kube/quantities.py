@@ -148,8 +148,17 @@ class Quantity:
         """Return -1, 0 or 1: less than, equal to, greater than `other`, by value."""
         return _compare(self.unscaled, self.exponent, other.unscaled, other.exponent)
 
+    def units(self, unit: "Quantity") -> int:
+        """Return how many of `unit`, which is above zero, hold this amount: the quotient, rounded up."""
+        exponent = min(self.exponent, unit.exponent)
+        return -(-_at(self.unscaled, self.exponent, exponent) // _at(unit.unscaled, unit.exponent, exponent))
+
     def add(self, other: "Quantity") -> "Quantity":
-        """Return the sum, in the format of this one, or of `other` if this is zero. Raises `ValueError` past all bounds."""
+        """Return the sum, in the format of this one, or of `other` if this is zero.
+
+        Raises:
+            ValueError: It is too large to be worked with.
+        """
         form = self.format if self.unscaled else other.format
         if not other.unscaled:
             return Quantity(self.unscaled, self.exponent, form)
@@ -222,7 +231,9 @@ def _exponent(text: str, suffix: str) -> int:
     match = _EXPONENT.fullmatch(suffix)
     if match is None:
         known = " ".join([*filter(None, _DECIMAL), *_BINARY])
-        raise ValueError(f"{quoted(text)} has the unknown suffix {quoted(suffix)}; use one of {known}, or e and a number")
+        raise ValueError(
+            f"{quoted(text)} has the unknown suffix {quoted(suffix)}; use one of {known}, or e and a number"
+        )
     exponent = int(match[1])
     if abs(exponent) > MAX_EXPONENT:
         raise ValueError(f"{quoted(text)} has an exponent beyond {MAX_EXPONENT}; {_FIX}")
@@ -230,7 +241,7 @@ def _exponent(text: str, suffix: str) -> int:
 
 
 def _need_digits(match: re.Match[str]) -> None:
-    """Refuse a text without a digit, as Kubernetes does on its slow path only: it takes ``Gi`` for 0, and not ``Ei``."""
+    """Refuse a text without a digit, as Kubernetes' slow path does: it takes ``Gi`` for 0, and not ``Ei``."""
     if not (match[2] or match[3]):
         raise ValueError(f"{quoted(match[0])} has no digits; {_FIX}")
 
@@ -248,7 +259,8 @@ def _up_to(amount: int, exponent: int, wanted: int) -> tuple[int, int]:
 
 
 def _at(unscaled: int, exponent: int, wanted: int) -> int:
-    return unscaled * 10 ** (exponent - wanted)
+    factor: int = 10 ** (exponent - wanted)  # `wanted` is the smaller
+    return unscaled * factor
 
 
 def _compare(a: int, a_exponent: int, b: int, b_exponent: int) -> int:

@@ -47,7 +47,7 @@ def toleration_problem(toleration: Toleration) -> str | None:
 
 
 def toleration_text(toleration: Toleration) -> str:
-    """Return a toleration in one line, as ``kubectl taint`` writes what it tolerates: ``tenant=acme:NoSchedule Equal``."""
+    """Return a toleration as ``kubectl taint`` writes what it tolerates: ``tenant=acme:NoSchedule Equal``."""
     text = toleration.key
     if toleration.value:
         text += f"={toleration.value}"

@@ -159,6 +159,9 @@ def remove_unused(
                 continue
             gone = versions_dir / f"{_REMOVED}{secrets.token_hex(8)}"
             path.rename(gone)
+            if not leftover and now - gone.stat().st_mtime <= keep_seconds:
+                gone.rename(path)  # it was loaded again between the two looks
+                continue
         except FileNotFoundError:
             continue  # somebody else removes it
         shutil.rmtree(gone, ignore_errors=True)

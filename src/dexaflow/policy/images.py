@@ -1,139 +1,168 @@
-"""Image references, parsed and normalised as Docker does, and the allowlist of them (R2.6)."""
+"""Image references, read as Docker reads them, and the entries of the image allowlist (R2.6)."""
 
 import re
 from dataclasses import dataclass
 
+from dexaflow.base.text import quoted
+
 __all__ = ["ImagePattern", "ImageReference"]
 
-_DOMAIN_PART = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
-_DOMAIN = re.compile(rf"(?:{_DOMAIN_PART}(?:\.{_DOMAIN_PART})*|\[[0-9a-fA-F:.]+\])(?::[0-9]{{1,5}})?", re.ASCII)
-_PATH_PART = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*", re.ASCII)
-_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
-_DIGEST = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,128}", re.ASCII)
-_SHA256 = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
-_IDENTIFIER = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_HUB = "docker.io"
-_MAX_NAME = 255
+DOCKER_HUB = "docker.io"
+OFFICIAL = "library"  # where Docker Hub keeps the images that have no owner in their name
 
+MAX_PATH_LENGTH = 255  # what is before it does not count, as in Docker
+MAX_LENGTH = 1024  # of a whole reference: name, tag and digest are all shorter than that
+_DIGEST_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}  # in hexadecimal digits
 
-def _is_registry(first: str) -> bool:
-    """Docker's rule for the part before the first slash: it is a host, not a part of a path."""
-    return "." in first or ":" in first or first == "localhost" or first.lower() != first
-
-
-def _registry(domain: str) -> str:
-    lowered = domain.lower()  # host names are
-    return _HUB if lowered == "index.docker.io" else lowered
-
-
-def _bad(text: str, what: str) -> ValueError:
-    return ValueError(f"{text[:80]!r} {what}; write it as registry/path:tag or registry/path@sha256:...")
-
-
-def _split(text: str) -> tuple[str, str | None, str | None]:
-    """Return name, tag and digest, each checked but for the name's parts. Raises `ValueError`."""
-    name, at, digest = text.partition("@")
-    if at and not _DIGEST.fullmatch(digest):
-        raise _bad(text, "has a digest that is not one")
-    if at and digest.startswith("sha256:") and not _SHA256.fullmatch(digest):
-        raise _bad(text, "has a sha256 digest that is not 64 lower-case hex digits")
-    head, colon, tag = name.rpartition(":")
-    if colon and "/" not in tag:
-        if not _TAG.fullmatch(tag):
-            raise _bad(text, "has a tag that is not one")
-        return head, tag, digest or None
-    return name, None, digest or None
-
-
-def _path(text: str, path: str) -> tuple[str, ...]:
-    parts = tuple(path.split("/"))
-    if not all(_PATH_PART.fullmatch(part) for part in parts):
-        raise _bad(text, "has a name that is not one (lower-case letters, digits, and . _ - between them)")
-    return parts
+_PATH_PART = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
+_REGISTRY = re.compile(
+    r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*|\[[A-Fa-f0-9:]+\])"
+    r"(?::[0-9]+)?"
+)
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_HEX = re.compile(r"[a-f0-9]+")
+_IMAGE_ID = re.compile(r"[a-f0-9]{64}")
+_PORT = re.compile(r":[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
 class ImageReference:
-    """One image: `alpine` is registry `docker.io`, path `library/alpine`, tag `latest`."""
+    """One image in its full form: what Docker would pull. Made by `parse`."""
 
-    registry: str  # host, and its port where one is written
-    path: tuple[str, ...]
-    tag: str | None  # None where only a digest is given
-    digest: str | None
+    registry: str  # its port is part of it: `ghcr.io`, `localhost:5000`, `[::1]:5000`; `docker.io` when none is given
+    path: tuple[str, ...]  # ("library", "alpine")
+    tag: str  # "latest" when neither tag nor digest is given; "" with a digest alone
+    digest: str  # "sha256:..."; "" when none
 
     @classmethod
     def parse(cls, text: str) -> "ImageReference":
-        """Return the normalised reference. Raises `ValueError`, one line."""
-        if _IDENTIFIER.fullmatch(text):
-            raise _bad(text, "is an image id, not a name")
-        name, tag, digest = _split(text)
-        first, slash, rest = name.partition("/")
-        if slash and _is_registry(first):
-            if not _DOMAIN.fullmatch(first):
-                raise _bad(text, "has a registry that is not a host")
-            registry, path = _registry(first), _path(text, rest)
-        else:
-            registry, path = _HUB, _path(text, name)
-        if registry == _HUB and len(path) == 1:
-            path = ("library", *path)
-        if len(registry) + 1 + len("/".join(path)) > _MAX_NAME:
-            raise _bad(text, f"has a name of more than {_MAX_NAME} characters")
-        if tag is None and digest is None:
-            tag = "latest"
-        return cls(registry, path, tag, digest)
+        """Return the reference that Docker makes of `text`: ``alpine`` is ``docker.io/library/alpine:latest``.
+
+        Raises:
+            ValueError: It is not a reference; one line.
+        """
+        reference = _read(text)
+        if reference.tag or reference.digest:
+            return reference
+        return cls(reference.registry, reference.path, "latest", "")
 
     def __str__(self) -> str:
-        name = f"{self.registry}/{'/'.join(self.path)}"
-        return f"{name}{':' + self.tag if self.tag else ''}{'@' + self.digest if self.digest else ''}"
+        tag = f":{self.tag}" if self.tag else ""
+        digest = f"@{self.digest}" if self.digest else ""
+        return f"{self.registry}/{'/'.join(self.path)}{tag}{digest}"
 
 
 @dataclass(frozen=True, slots=True)
 class ImagePattern:
-    """One entry of `image_allowlist`: a registry, whole parts of a path, optionally a tag or digest.
+    """One entry of the image allowlist: a registry, whole path parts, and perhaps a tag or digest. Made by `parse`.
 
-    A single part is a registry when it has a dot or is `localhost`, with or without a port (`ghcr.io`,
-    `localhost:5000`); otherwise it is an image of Docker Hub as Docker reads it (`alpine` is
-    `docker.io/library/alpine`, `registry:5000` is a tag). `docker.io/acme` is everything under that path, and the
-    image `docker.io/library/acme` that Docker means by it.
+    How an entry is read:
+
+    - ``ghcr.io``, ``ghcr.io:8443``, ``localhost``, ``registry:5000``, ``[::1]:5000``: a registry, all of it. A word
+      without a dot is one only with a port of four or five digits; ``redis:7`` is an image and its tag, as for Docker.
+    - ``ghcr.io/acme``: all below it. What comes before the first slash is a registry by Docker's rule: it holds a dot
+      or a colon, or is ``localhost``. ``acme/etl`` is ``docker.io/acme/etl``.
+    - ``alpine``: the official image ``docker.io/library/alpine``. ``docker.io/acme`` is all that belongs to ``acme`` on
+      Docker Hub, and the official image ``acme`` that Docker means by it.
+    - With a tag or a digest: that one image, normalised as Docker does. A tag allows no reference that also carries a
+      digest: then the digest decides what is pulled, and the tag beside it says nothing. A digest allows any tag or
+      none beside it. With both, both must be there. No tag in a reference is ``latest``.
+
+    Registries are compared letter for letter, as Docker does.
     """
 
-    text: str
+    text: str  # as the operator wrote it
     registry: str
-    path: tuple[str, ...]
-    tag: str | None = None
-    digest: str | None = None
+    path: tuple[str, ...]  # (): the whole registry
+    tag: str = ""
+    digest: str = ""
 
     @classmethod
     def parse(cls, text: str) -> "ImagePattern":
-        """Return the pattern of an entry. Raises `ValueError`, one line."""
-        host = text.partition(":")[0] if not text.startswith("[") else text
-        if "/" not in text and "@" not in text and ("." in host or host == "localhost"):
-            if not _DOMAIN.fullmatch(text):
-                raise _bad(text, "has a registry that is not a host")
-            return cls(text, _registry(text), ())
-        name, tag, digest = _split(text)
-        first, slash, rest = name.partition("/")
-        if slash and _is_registry(first):
-            if not _DOMAIN.fullmatch(first):
-                raise _bad(text, "has a registry that is not a host")
-            return cls(text, _registry(first), _path(text, rest), tag, digest)
-        path = _path(text, name)
-        return cls(text, _HUB, path if len(path) > 1 else ("library", *path), tag, digest)
+        """Return the entry that `text` is.
+
+        Raises:
+            ValueError: It is no registry, path or image; one line.
+        """
+        if "://" in text:
+            raise ValueError(f"{quoted(text)} is a URL; leave out what is before the host")
+        if text.endswith("/") or "*" in text:
+            raise ValueError(
+                f"{quoted(text)} has a needless end; a registry or path allows all below it, as ghcr.io/acme"
+            )
+        if "/" not in text and _is_registry(text):
+            return cls(text, DOCKER_HUB if text == "index.docker.io" else text, ())
+        reference = _read(text, official="/" not in text or _is_one_image(text))
+        return cls(text, reference.registry, reference.path, reference.tag, reference.digest)
 
     def allows(self, image: ImageReference) -> bool:
-        """Whether an image is under this entry.
-
-        An entry with a tag or a digest names one image, no path below it. A tag says nothing about an image that is
-        given by digest, since the digest is what runs.
-        """
+        """Whether this entry allows `image` (R2.6)."""
         if image.registry != self.registry:
             return False
-        if self.tag is None and self.digest is None:
-            under = image.path[: len(self.path)] == self.path
-            return under or (self.registry == _HUB and len(self.path) == 1 and image.path == ("library", *self.path))
-        path = ("library", *self.path) if self.registry == _HUB and len(self.path) == 1 else self.path
-        if image.path != path:
+        if not (self.tag or self.digest):
+            below = image.path[: len(self.path)] == self.path
+            return below or (self.registry == DOCKER_HUB and image.path == (OFFICIAL, *self.path))
+        if image.path != self.path or image.digest != self.digest:
             return False
-        if self.digest is not None:
-            return image.digest == self.digest
-        return image.digest is None and image.tag == self.tag
+        return not self.tag or image.tag == self.tag
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _is_registry(word: str) -> bool:
+    """Whether a word without a slash is a registry."""
+    host = _PORT.sub("", word) if not word.startswith("[") else ""
+    port = word[len(host) + 1 :]
+    if not _REGISTRY.fullmatch(word):
+        return False
+    return not host or host == "localhost" or "." in host or len(port) >= 4
+
+
+def _is_one_image(text: str) -> bool:
+    """Whether an entry with a slash carries a tag or a digest."""
+    return "@" in text or ":" in text.rpartition("/")[2]
+
+
+def _read(text: str, *, official: bool = True) -> ImageReference:
+    """Return the reference that `text` is, no tag added.
+
+    Args:
+        official: Put a single word on Docker Hub under ``library``.
+    """
+    what = f"{quoted(text)} is not an image reference"
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"{what}: it is too long")
+    if _IMAGE_ID.fullmatch(text):
+        raise ValueError(f"{what}: it looks like the id of an image; write its name")
+    name, at, digest = text.partition("@")
+    before, slash, last = name.rpartition("/")
+    last, colon, tag = last.partition(":") if slash or not name.startswith("[") else (last, "", "")
+    name = f"{before}{slash}{last}"
+    first, slash, rest = name.partition("/")
+    if not slash or not (first == "localhost" or "." in first or ":" in first or first != first.lower()):
+        first, rest = DOCKER_HUB, name
+    elif first == "index.docker.io":
+        first = DOCKER_HUB
+    if not _REGISTRY.fullmatch(first):
+        raise ValueError(f"{what}: {quoted(first)} is no registry")
+    if rest != rest.lower():
+        raise ValueError(f"{what}: its path must be lower case")
+    path = tuple(rest.split("/"))
+    for part in path:
+        if not _PATH_PART.fullmatch(part):
+            raise ValueError(f"{what}: {quoted(part)} is no part of a path" if part else f"{what}: a part is empty")
+    if first == DOCKER_HUB and len(path) == 1 and official:
+        path = (OFFICIAL, *path)
+    if len("/".join(path)) > MAX_PATH_LENGTH:
+        raise ValueError(f"{what}: its path is longer than {MAX_PATH_LENGTH}")
+    if colon and not _TAG.fullmatch(tag):
+        raise ValueError(f"{what}: {quoted(tag)} is no tag")
+    if at and not _is_digest(digest):
+        raise ValueError(f"{what}: {quoted(digest)} is no digest; write sha256: and 64 hexadecimal digits")
+    return ImageReference(first, path, tag, digest)
+
+
+def _is_digest(text: str) -> bool:
+    algorithm, _, encoded = text.partition(":")
+    return _DIGEST_LENGTHS.get(algorithm) == len(encoded) and _HEX.fullmatch(encoded) is not None

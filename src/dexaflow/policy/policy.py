@@ -1,4 +1,4 @@
-"""What the operator allows, parsed once; own checks and checks of changes go by it."""
+"""The operator's policy, as own checks and checks of changes read it. Made from the configuration, never changed."""
 
 from dataclasses import dataclass
 
@@ -8,14 +8,19 @@ from dexaflow.policy.images import ImagePattern
 
 __all__ = ["EXECUTION_FIELDS", "Policy", "Unit"]
 
-EXECUTION_FIELDS = (
-    "node_selector", "tolerations", "labels", "annotations", "priority_class_name", "service_account",
-)  # fmt: skip
+EXECUTION_FIELDS = (  # what `execution_allowlist.fields` may name
+    "node_selector",
+    "tolerations",
+    "labels",
+    "annotations",
+    "priority_class_name",
+    "service_account",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The resources of one pool slot; both above zero."""
+    """The resource unit: what one pool slot stands for. Both amounts are above zero."""
 
     cpu: Quantity
     memory: Quantity
@@ -23,13 +28,16 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The operator's rules. None: the list is not set, which is not the same as empty."""
+    """What authors may set, what hooks may set, and what a task gets that says nothing (requirements, section 2).
 
-    fields: frozenset[str] | None = None  # execution fields an author may set; None: all
-    priority_classes: frozenset[str] | None = None  # None: all but `system-*`
-    service_accounts: frozenset[str] | None = None  # None: authors all, hooks none
-    images: tuple[ImagePattern, ...] | None = None  # None: all
+    For the lists None is "unset" and an empty one allows nothing.
+    """
+
+    fields: frozenset[str] | None = None  # of `execution`, for authors alone; unset allows all
+    priority_classes: frozenset[str] | None = None  # for authors and hooks; unset allows all but `system-*`
+    service_accounts: frozenset[str] | None = None  # for both; unset allows authors all and hooks none
+    images: tuple[ImagePattern, ...] | None = None  # for authors; unset allows all
     unit: Unit | None = None
-    default_resources: Resources | None = None
+    default_resources: Resources | None = None  # of a task that declares none, while there is no unit
     default_service_account: str = "default"
-    default_image: str = ""
+    default_image: str = ""  # of a task that names none; the operator's own choice, so not held against `images`

@@ -1,107 +1,134 @@
-"""The resources an attempt would get (R2.1). Pure."""
+"""What a task's pod requests and may use (R2.1): declared, filled in from the unit, or the platform's default."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
-from dexaflow.base.text import shown
+from dexaflow.base.text import quoted
 from dexaflow.kube.quantities import Quantity
 from dexaflow.model.dags import TaskSpec
 from dexaflow.model.execution import Resources
 from dexaflow.policy.checked import Rejection, Setting, Source
 from dexaflow.policy.policy import Policy, Unit
 
-__all__ = ["RESOURCE_NAMES", "Effective", "effective_resources"]
+__all__ = ["RESOURCE_NAMES", "EffectiveResources", "effective_resources"]
 
 RESOURCE_NAMES = ("cpu", "memory", "ephemeral-storage")
-_RULE = "resource unit"
-Effective = tuple[Resources, tuple[Setting, ...]]
+RULE_UNIT = "resource unit"
+RULE_KUBERNETES = "kubernetes"
+
+_ZERO = Quantity.parse("0")
+_MOST_SLOTS = 1_000_000  # a size beyond it is no advice
+
+Amounts = dict[str, Quantity]
 
 
-def effective_resources(task: TaskSpec, policy: Policy) -> Effective | Rejection:
-    """Return what the task gets and who set each part, or why it may not have it.
+@dataclass(frozen=True, slots=True)
+class EffectiveResources:
+    """What the pod gets, and who set each amount."""
 
-    Nothing declared is ever rewritten. With a unit, what is left out is filled in: a missing limit is `pool_slots` x
-    unit, a missing request is its limit. Without one, a task that declares none gets the platform defaults.
+    resources: Resources
+    settings: tuple[Setting, ...]
+
+
+def effective_resources(task: TaskSpec, policy: Policy) -> EffectiveResources | tuple[Rejection, ...]:
+    """Return what a task gets, or everything that is wrong with what it declares (R2.1).
+
+    Nothing declared is ever rewritten; no side with an amount in it at all counts as declaring none. With a unit,
+    a missing limit of cpu or memory is ``pool_slots`` times the unit, and a missing request is its limit, that of
+    ephemeral storage too (of which the unit says nothing else). Without one, what is declared stays as it is.
     """
-    declared = task.resources if task.resources and (task.resources.requests or task.resources.limits) else None
-    if declared is None and policy.unit is None:
-        given = policy.default_resources or Resources()
-        return given, _settings(given, dict.fromkeys(_keys(given), Source.DEFAULT))
-    declared = declared or Resources()
-    problem = _problem(declared)
-    if problem is not None:
-        return problem
-    requests, limits = dict(declared.requests), dict(declared.limits)
-    by: dict[tuple[str, str], str] = dict.fromkeys(_keys(declared), Source.AUTHOR)
+    declared = task.resources
+    if declared is None or not (declared.requests or declared.limits):
+        if policy.unit is not None:
+            whole = _written(_ceiling(task, policy.unit))
+            return _effective(whole, whole, {}, {}, Source.UNIT)
+        default = policy.default_resources or Resources()
+        return _effective(default.requests, default.limits, {}, {}, Source.DEFAULT)
+    requests, limits = dict[str, Quantity](), dict[str, Quantity]()
+    problems = [
+        *_read("requests", declared.requests, requests),
+        *_read("limits", declared.limits, limits),
+    ]
     if policy.unit is not None:
-        sizes = _unit_sizes(policy.unit)
-        for name, size in sizes.items():
-            whole = size * task.pool_slots
-            for field, amounts in (("requests", requests), ("limits", limits)):
-                if name in amounts and Quantity.parse(amounts[name]) > whole:
-                    return _too_large(task, f"resources.{field}.{name}", amounts[name], size, name, declared, sizes)
-            if name not in limits:
-                limits[name] = whole.canonical
-                by["limits", name] = Source.UNIT
-            if name not in requests:
-                requests[name] = limits[name]
-                by["requests", name] = by["limits", name]
+        problems += _that_do_not_fit(task, policy.unit, declared, requests, limits)
     for name, request in requests.items():
-        if name in limits and Quantity.parse(request) > Quantity.parse(limits[name]):
-            return Rejection(
-                _RULE,
-                f"resources.requests.{name}",
-                f"request {shown(request)} is above its limit {shown(limits[name])}; lower one or raise the other",
-            )
-    effective = Resources(MappingProxyType(requests), MappingProxyType(limits))
-    return effective, _settings(effective, by)
+        if name in limits and request > limits[name]:
+            what = _amount("request", name, declared.requests[name])
+            fault = f"{what} is above its limit {quoted(declared.limits[name])}; lower it, or raise the limit"
+            problems.append(Rejection(RULE_KUBERNETES, "resources.requests", fault))
+    if problems:
+        return tuple(problems)
+    if policy.unit is None:
+        return _effective(declared.requests, declared.limits, declared.requests, declared.limits, Source.AUTHOR)
+    all_limits = {**_written(_ceiling(task, policy.unit)), **declared.limits}
+    all_requests = {**all_limits, **declared.requests}
+    return _effective(all_requests, all_limits, declared.requests, declared.limits, Source.UNIT)
 
 
-def _unit_sizes(unit: Unit) -> Mapping[str, Quantity]:
-    return {"cpu": unit.cpu, "memory": unit.memory}
+def _read(side: str, declared: Mapping[str, str], into: Amounts) -> Iterator[Rejection]:
+    """Put one side's amounts into `into`; yield what is wrong with the others."""
+    for name, text in declared.items():
+        if name not in RESOURCE_NAMES:
+            what = f"{side} has the unknown field {quoted(name)}; known are {', '.join(RESOURCE_NAMES)}"
+            yield Rejection(RULE_KUBERNETES, f"resources.{side}", what)
+            continue
+        try:
+            amount = Quantity.parse(text)
+        except ValueError as error:
+            yield Rejection(RULE_KUBERNETES, f"resources.{side}", f"{side[:-1]} of {name}: {error}")
+            continue
+        if amount < _ZERO:
+            what = f"{_amount(side[:-1], name, text)} is negative; write an amount from 0"
+            yield Rejection(RULE_KUBERNETES, f"resources.{side}", what)
+            continue
+        into[name] = amount
 
 
-def _keys(resources: Resources) -> list[tuple[str, str]]:
-    return [("requests", n) for n in resources.requests] + [("limits", n) for n in resources.limits]
-
-
-def _settings(resources: Resources, by: Mapping[tuple[str, str], str]) -> tuple[Setting, ...]:
-    return tuple(
-        Setting(f"resources.{field}", name, amount, by[field, name])
-        for field, amounts in (("requests", resources.requests), ("limits", resources.limits))
-        for name, amount in amounts.items()
+def _that_do_not_fit(
+    task: TaskSpec, unit: Unit, declared: Resources, requests: Amounts, limits: Amounts
+) -> Iterator[Rejection]:
+    """Yield what is above ``pool_slots`` times the unit, each naming the size that would fit all of it."""
+    ceiling = _ceiling(task, unit)
+    units = {"cpu": unit.cpu, "memory": unit.memory}
+    sides = (("limits", declared.limits, limits), ("requests", declared.requests, requests))
+    needed = max(
+        (amounts[name].units(units[name]) for _, _, amounts in sides for name in units if name in amounts),
+        default=0,
     )
+    size = f"set pool_slots={needed}" if needed <= _MOST_SLOTS else "no pool_slots would fit it"
+    for side, as_declared, amounts in sides:
+        for name, most in ceiling.items():
+            if name in amounts and amounts[name] > most:
+                what = _amount(side[:-1], name, as_declared[name])
+                unit_text = f"pool_slots {task.pool_slots} x unit {units[name].exact_text} = {most.exact_text}"
+                fix = f"{size}, or write at most {most.exact_text}"
+                yield Rejection(RULE_UNIT, f"resources.{side}", f"{what} is more than {unit_text}; {fix}")
 
 
-def _problem(declared: Resources) -> Rejection | None:
-    for field, amounts in (("requests", declared.requests), ("limits", declared.limits)):
-        for name, amount in amounts.items():
-            where = f"resources.{field}.{shown(name)}"
-            if name not in RESOURCE_NAMES:
-                return Rejection("kubernetes", where, f"unknown resource; use {', '.join(RESOURCE_NAMES)}")
-            try:
-                quantity = Quantity.parse(amount)
-            except ValueError as error:
-                return Rejection("kubernetes", where, shown(str(error)))
-            if quantity.sign < 0:
-                return Rejection("kubernetes", where, f"{shown(amount)} is negative; write 0 or more")
-    return None
+def _ceiling(task: TaskSpec, unit: Unit) -> Amounts:
+    return {"cpu": unit.cpu.mul(task.pool_slots), "memory": unit.memory.mul(task.pool_slots)}
 
 
-def _too_large(
-    task: TaskSpec, where: str, amount: str, size: Quantity, name: str, declared: Resources,
-    sizes: Mapping[str, Quantity],
-) -> Rejection:  # fmt: skip
-    """Name the number of slots in which everything the task declares would fit (R2.1)."""
-    slots = max(
-        -(-Quantity.parse(value).nanos // sizes[resource].nanos)
-        for amounts in (declared.requests, declared.limits)
-        for resource, value in amounts.items()
-        if resource in sizes
+def _written(amounts: Amounts) -> dict[str, str]:
+    return {name: amount.exact_text for name, amount in amounts.items()}
+
+
+def _amount(side: str, name: str, text: str) -> str:
+    return f"{side} of {name} {quoted(text)}"
+
+
+def _effective(
+    requests: Mapping[str, str],
+    limits: Mapping[str, str],
+    own_requests: Mapping[str, str],
+    own_limits: Mapping[str, str],
+    others_by: Source,
+) -> EffectiveResources:
+    settings = tuple(
+        Setting(f"resources.{side}", name, text, Source.AUTHOR if name in own else others_by)
+        for side, amounts, own in (("requests", requests, own_requests), ("limits", limits, own_limits))
+        for name, text in amounts.items()
     )
-    return Rejection(
-        _RULE,
-        where,
-        f"{shown(amount)} is more than {task.pool_slots} x {size.canonical} of {name};"
-        f" it would fit with pool_slots={slots}",
-    )
+    frozen = Resources(requests=MappingProxyType(dict(requests)), limits=MappingProxyType(dict(limits)))
+    return EffectiveResources(frozen, settings)

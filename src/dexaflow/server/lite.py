@@ -240,7 +240,7 @@ async def _serve(
     url = _url(listener)
     store.start()
     try:
-        await hooks.start()
+        hooks.start()
         await _take_up(store, executor, watch, found)
         known = await store.do(registering.active_files)
         async with asyncio.TaskGroup() as group:

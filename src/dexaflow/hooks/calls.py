@@ -1,0 +1,159 @@
+"""One call of a hook in process, what is run for it in its thread, and the way back."""
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from dexaflow.admission.decisions import Admit, Decision, Hold, Refuse, Request, well_formed
+from dexaflow.admission.ports import Answered
+from dexaflow.base.errors import HookBroken
+from dexaflow.hooks.hook_loop import HookLoop
+from dexaflow.hooks.naming import HookFunction
+from dexaflow.kube.tolerations import Toleration
+from dexaflow.model.execution import EMPTY, Execution, Resources
+
+__all__ = ["Call", "Failure", "Outcome", "Returns", "run_async", "run_plain", "sealed"]
+
+MAX_CAUSE_CHARACTERS: Final = 500
+
+
+class Failure:
+    """How a call ended without a decision; `cause` is for the server log."""
+
+    __slots__ = ("cause",)
+
+    def __init__(self, cause: str) -> None:
+        self.cause = cause
+
+
+# An awaitable is what a plain function returned that is async after all.
+Outcome = Decision | Failure | Awaitable[object]
+
+
+class Call:
+    """One call of the hook.
+
+    `ended`: nobody waits for it any more. `returned`: the hook is out of it. `abandoned`: it is counted among those
+    that passed their deadline and have not returned.
+    """
+
+    __slots__ = ("abandoned", "answer", "ended", "handed_in", "request", "returned", "started", "timer", "where")
+
+    def __init__(self, request: Request, loop: asyncio.AbstractEventLoop) -> None:
+        self.request = request
+        # Carries a failure as a value: an exception in a future that nobody awaits any more would be logged.
+        self.answer: asyncio.Future[Answered | HookBroken] = loop.create_future()
+        self.started = 0.0  # monotonic seconds; 0 while it waits its turn
+        self.handed_in = 0.0  # to the event loop `where`
+        self.timer: asyncio.TimerHandle | None = None
+        self.where: HookLoop | None = None
+        self.ended = False
+        self.abandoned = False
+        self.returned = False
+
+
+class Returns:
+    """Brings the ends of calls from their threads to the control plane's event loop; many of them with one wake-up."""
+
+    __slots__ = ("_box", "_take_one", "_woken", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, take_one: Callable[[Call, Outcome], None]) -> None:
+        self.loop = loop
+        self._take_one = take_one
+        self._box: deque[tuple[Call, Outcome]] = deque()
+        self._woken = False
+
+    def put(self, call: Call, outcome: Outcome) -> None:
+        """Tell of one end; from any thread."""
+        self._box.append((call, outcome))
+        if not self._woken:  # put into the box first: whoever clears the flag looks into it afterwards
+            self._woken = True
+            try:
+                self.loop.call_soon_threadsafe(self.take)
+            except RuntimeError:
+                pass  # the loop is closed: nobody waits
+
+    def take(self) -> None:
+        """Hear of all ends so far; on the event loop."""
+        self._woken = False
+        while self._box:
+            call, outcome = self._box.popleft()
+            self._take_one(call, outcome)
+
+
+def run_plain(function: HookFunction, call: Call, returns: Returns) -> None:
+    """Call a plain hook, in this thread. Whatever it does, its end is told.
+
+    What it returns is looked at here too: its mappings may be of the hook's own making, and run its code.
+    """
+    outcome: Outcome
+    try:
+        if call.ended:
+            outcome = Failure("cancelled before it was called")
+        else:
+            answer: object = function(call.request)
+            if not isinstance(answer, Admit | Hold | Refuse) and inspect.isawaitable(answer):
+                outcome = answer
+            else:
+                outcome = well_formed(answer)
+    except BaseException as error:  # noqa: BLE001 - foreign code: SystemExit and KeyboardInterrupt are its failures
+        outcome = Failure(_described(error))
+    returns.put(call, outcome)
+
+
+async def run_async(function: HookFunction, call: Call, awaitable: Awaitable[object] | None, returns: Returns) -> None:
+    """Call an async hook, or await what a plain one returned, on this thread's event loop. Never raises."""
+    outcome: Outcome
+    try:
+        if awaitable is None:
+            awaitable = function(call.request)  # type: ignore[assignment]  # an async hook's
+        outcome = well_formed(await awaitable)  # type: ignore[misc]
+    except BaseException as error:  # noqa: BLE001 - foreign code, and our own cancelling at the deadline
+        outcome = Failure(_described(error))
+    returns.put(call, outcome)
+
+
+def _described(error: BaseException) -> str:
+    """Return an exception in one text: type, message, and where it was raised."""
+    try:
+        text = f"{type(error).__name__}: {error}"[:MAX_CAUSE_CHARACTERS]
+    except BaseException:  # noqa: BLE001 - foreign code: one that cannot be printed
+        text = type(error).__name__
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return text if trace is None else f"{text} ({trace.tb_frame.f_code.co_filename}:{trace.tb_lineno})"
+
+
+def sealed(request: Request, deadline: float) -> Request:
+    """Return a copy that shares nothing with the gate's: no hook can change what is asked next, or sent (R8.1)."""
+    resources, execution = request.resources, request.execution
+    return Request(
+        uid=request.uid,
+        tenant_id=request.tenant_id,
+        dag_id=request.dag_id,
+        run_id=request.run_id,
+        task_id=request.task_id,
+        try_number=request.try_number,
+        operator=request.operator,
+        image=request.image,
+        source_mode=request.source_mode,
+        resources=Resources(requests=_sealed_map(resources.requests), limits=_sealed_map(resources.limits)),
+        execution=Execution(
+            service_account=execution.service_account,
+            node_selector=_sealed_map(execution.node_selector),
+            tolerations=tuple(Toleration(t.key, t.operator, t.value, t.effect) for t in execution.tolerations),
+            labels=_sealed_map(execution.labels),
+            annotations=_sealed_map(execution.annotations),
+            priority_class_name=execution.priority_class_name,
+        ),
+        service_account_chosen=request.service_account_chosen,
+        deadline=deadline,
+    )
+
+
+def _sealed_map(value: Mapping[str, str]) -> Mapping[str, str]:
+    return MappingProxyType(dict(value)) if value else EMPTY

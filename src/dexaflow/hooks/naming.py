@@ -1,0 +1,144 @@
+"""Hooks in process: what counts as one, what it is called, and finding it by `package.module:name` (R8.1)."""
+
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Final, Protocol
+
+from dexaflow.admission.decisions import Decision, Request
+from dexaflow.base.errors import ConfigError
+from dexaflow.base.text import shown
+
+__all__ = ["HOOKS_KEY", "Hook", "HookFunction", "Reviewer", "check_names", "hook_function", "hook_name", "load_hook"]
+
+HOOKS_KEY: Final = "execution.admission.hooks"
+MAX_NAME_CHARACTERS: Final = 200  # it stands in metrics, records and messages
+
+HookFunction = Callable[[Request], Decision | Awaitable[Decision]]
+
+
+class Reviewer(Protocol):
+    """An object that is a hook by a method of this name, async or plain."""
+
+    @property
+    def review(self) -> HookFunction:
+        """Decide about one request."""
+        ...
+
+
+Hook = HookFunction | Reviewer
+
+_TARGET = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*", re.ASCII)
+
+
+def hook_function(hook: Hook) -> HookFunction:
+    """Return what to call: the hook itself if it can be called, else its `review`.
+
+    Raises:
+        ConfigError: it is neither, or a class.
+    """
+    if isinstance(hook, type):
+        raise ConfigError(HOOKS_KEY, f"{_called(hook)} is a class", "give an object made from it")
+    if callable(hook):
+        return hook
+    review = getattr(hook, "review", None)
+    if callable(review):
+        function: HookFunction = review
+        return function
+    kind = _called(type(hook))
+    raise ConfigError(
+        HOOKS_KEY, f"an object of type {kind} is not a hook", "give a function, or an object with a method `review`"
+    )
+
+
+def hook_name(hook: Hook) -> str:
+    """Return a hook's name: its `name` attribute, else `module:qualname` of the function or of the object's class.
+
+    Raises:
+        ConfigError: it has none (a lambda), or one that cannot be shown.
+    """
+    fix = "set its `name` attribute to a text of its own"
+    given: object = getattr(hook, "name", None)
+    if given is not None:
+        if not isinstance(given, str):
+            raise ConfigError(HOOKS_KEY, f"the name of a hook is a {type(given).__name__}, not text", fix)
+        if not given.strip() or len(given) > MAX_NAME_CHARACTERS or shown(given) != given:
+            problem = f"'{shown(given[:80])}' cannot be the name of a hook"
+            raise ConfigError(HOOKS_KEY, problem, f"{fix}: one line of 1 to {MAX_NAME_CHARACTERS} characters")
+        return str(given)
+    named: object = hook
+    while isinstance(named, partial):
+        named = named.func
+    if not inspect.isroutine(named):
+        named = type(named)
+    name = _called(named)
+    if "<lambda>" in name:
+        raise ConfigError(HOOKS_KEY, f"a lambda ({name}) has no name", "write it as a function")
+    return name
+
+
+def check_names(names: Iterable[str]) -> None:
+    """See that no two hooks, the webhook included, have one name (R8.1).
+
+    Raises:
+        ConfigError: two have.
+    """
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ConfigError(
+                HOOKS_KEY, f"two hooks are called '{shown(name)}'", "name it once, or set the `name` attribute of one"
+            )
+        seen.add(name)
+
+
+def load_hook(target: str, folder: Path | None = None) -> Hook:
+    """Import `package.module:name` and return the hook that it names.
+
+    Args:
+        target: The module, a colon, and the hook in it; dots lead into objects.
+        folder: Where modules are looked for as well, before the installed ones.
+
+    Raises:
+        ConfigError: there is no such module or name, importing it raised, or it is not a hook; one line.
+    """
+    if not _TARGET.fullmatch(target):
+        raise ConfigError(HOOKS_KEY, f"'{shown(target[:200])}' does not name a hook", "write package.module:name")
+    module_name, _, name = target.partition(":")
+    if folder is not None and str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    try:
+        found: object = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and (module_name == missing or module_name.startswith(missing + ".")):
+            problem, fix = f"there is no module {missing} for '{target}'", "install it, or correct the name"
+        else:
+            problem, fix = f"{module_name} cannot be imported: {_said(error)}", "mend the module"
+        raise ConfigError(HOOKS_KEY, problem, fix) from error
+    for part in name.split("."):
+        try:
+            found = getattr(found, part)
+        except Exception as error:
+            problem = f"{module_name} has no '{name}'"
+            raise ConfigError(HOOKS_KEY, problem, "write the name of a hook that it defines") from error
+    hook: Hook = found  # type: ignore[assignment]  # what it takes and gives is seen when it is called
+    hook_function(hook)
+    hook_name(hook)
+    return hook
+
+
+def _called(thing: object) -> str:
+    module = getattr(thing, "__module__", None)
+    name = getattr(thing, "__qualname__", None) or type(thing).__qualname__
+    return f"{module or type(thing).__module__}:{name}"
+
+
+def _said(error: BaseException) -> str:
+    """Return an exception in one line."""
+    text = shown(" ".join(str(error).split())[:300])
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,145 @@
+"""The endpoint behind a URL as a hook: question out, decision back."""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from dexaflow.admission.decisions import Request
+from dexaflow.admission.envelope import AnswerError, question, read_answer
+from dexaflow.admission.ports import Answered
+from dexaflow.base.errors import HookBroken
+from dexaflow.hooks.addresses import Resolver
+from dexaflow.hooks.files import MAX_BUNDLE_BYTES, MAX_TOKEN_BYTES, FileWatch, Watched, WatchedFile, token_in
+from dexaflow.hooks.tls import client_context
+from dexaflow.hooks.transport import Response, Transport
+from dexaflow.hooks.url import endpoint_from_config
+
+__all__ = ["CA_FILE_KEY", "TOKEN_FILE_KEY", "WEBHOOK_NAME", "WebhookCaller"]
+
+WEBHOOK_NAME: Final = "webhook"  # R8.1
+CA_FILE_KEY: Final = "execution.admission.webhook.ca_file"
+TOKEN_FILE_KEY: Final = "execution.admission.webhook.token_file"
+
+
+class WebhookCaller:
+    """Asks the endpoint (a `HookCaller`). For one event loop; use it as ``async with``, or `close` it.
+
+    CA bundle and token are read here, and again whenever they change (R2.3).
+
+    Args:
+        url: As configured (R2.4).
+        timeout: Seconds a question may take, connecting included (R7.1).
+        ca_file: Signs the endpoint's certificate, instead of the system's trust.
+        token_file: Bearer token.
+        resolver: In place of the system's, for tests.
+
+    Raises:
+        ConfigError: the URL or one of the files cannot be used.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout: float,
+        ca_file: Path | None = None,
+        token_file: Path | None = None,
+        resolver: Resolver | None = None,
+    ) -> None:
+        self._endpoint = endpoint_from_config(url)
+        self._ca: WatchedFile[ssl.SSLContext] | None = None
+        self._token: WatchedFile[str] | None = None
+        if ca_file is not None:
+            self._ca = WatchedFile(
+                CA_FILE_KEY,
+                ca_file,
+                client_context,
+                fix="name a readable file of PEM certificates",
+                max_bytes=MAX_BUNDLE_BYTES,
+            )
+        if token_file is not None:
+            self._token = WatchedFile(
+                TOKEN_FILE_KEY,
+                token_file,
+                token_in,
+                fix="name a readable file that holds the token and at most one line end",
+                max_bytes=MAX_TOKEN_BYTES + 2,
+                secret=True,
+            )
+        tls: ssl.SSLContext | None = None
+        if self._endpoint.tls:
+            tls = client_context(None) if self._ca is None else self._ca.value
+        self._transport = Transport(
+            self._endpoint,
+            timeout=timeout,
+            tls=tls,
+            token=None if self._token is None else self._token.value,
+            resolver=resolver,
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+        files: list[Watched] = [file for file in (self._ca, self._token) if file is not None]
+        self._watch = FileWatch(files, self._file_changed)
+
+    @property
+    def name(self) -> str:
+        """The webhook's name in metrics, records and messages (R8.1)."""
+        return WEBHOOK_NAME
+
+    async def __aenter__(self) -> "WebhookCaller":
+        self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def start(self) -> None:
+        """Begin to watch the files; the first question does it too."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._watch.start()
+
+    async def close(self) -> None:
+        """Close the connections and stop watching. Questions under way fail."""
+        self._watch.stop()
+        await self._transport.close()
+
+    async def ask(self, request: Request) -> Answered:
+        """Put one question. See `HookCaller.ask`."""
+        response = await self.send(question(request))
+        if response.status != 200:
+            raise HookBroken(f"{self._endpoint}: it answered with status {response.status}", seconds=response.seconds)
+        try:
+            decision = read_answer(response.body, request.uid)
+        except AnswerError as error:
+            cause = f"{self._endpoint}: {error}"
+            raise HookBroken(cause, ambiguous=error.ambiguous, seconds=response.seconds) from error
+        return Answered(decision, response.seconds)
+
+    async def send(self, body: bytes) -> Response:
+        """POST a question's document and return what came back, unread. Raises `HookBroken`."""
+        self.start()
+        return await self._transport.post(body)
+
+    def stale_files(self) -> Mapping[str, bool]:
+        """Return which of the configured files could not be read again after a change (R2.3)."""
+        files = {"ca_file": self._ca, "token_file": self._token}
+        return {name: file.stale for name, file in files.items() if file is not None}
+
+    def _file_changed(self, file: Watched) -> None:
+        """Called in the watching thread."""
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(self._use, file)
+        except RuntimeError:
+            pass  # the loop is closed: nobody asks
+
+    def _use(self, file: Watched) -> None:
+        if self._token is not None and file is self._token:
+            self._transport.use(token=self._token.value)
+        elif self._ca is not None and self._endpoint.tls:
+            self._transport.use(tls=self._ca.value)
