@@ -13,12 +13,13 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
 
+from tests.executors.proofs import Proofs  # noqa: E402
+from tests.executors.reports import Ledger, bash, serve  # noqa: E402
+
 from dexaflow.base.clock import SystemClock  # noqa: E402
 from dexaflow.executors.process import ProcessExecutor  # noqa: E402
 from dexaflow.tokens.keys import public_keys  # noqa: E402
 from dexaflow.tokens.verify import Verifier  # noqa: E402
-from tests.executors.proofs import Proofs  # noqa: E402
-from tests.executors.reports import Ledger, bash, serve  # noqa: E402
 
 
 def cpu(who: int) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from dexaflow.admission.changes import AllowLists
 from dexaflow.admission.decisions import Decision, Request
 from dexaflow.admission.gate import Gate
 from dexaflow.admission.ports import Answered, HookCaller
@@ -134,7 +135,7 @@ class World:
     watching: Watching
 
 
-def a_gate(*hooks: HookCaller, policy: Lists | None = None, fail_open: bool = False) -> World:
+def a_gate(*hooks: HookCaller, policy: AllowLists | None = None, fail_open: bool = False) -> World:
     clock, watching = StandingClock(), Watching()
     uids, incidents = itertools.count(1), itertools.count(1)
     gate = Gate(

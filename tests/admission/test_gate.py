@@ -13,8 +13,10 @@ from dexaflow.base.errors import HookBroken
 from dexaflow.kube.tolerations import Toleration
 from dexaflow.model.dags import TaskSpec
 from dexaflow.model.execution import Execution
-from dexaflow.policy.checked import Setting
-from tests.admission.builders import PLAIN, Lists, Pausing, Scripted, World, a_gate, checked
+from dexaflow.policy.checked import Checked, Setting
+from dexaflow.policy.checks import check
+from dexaflow.policy.policy import Policy
+from tests.admission.builders import PLAIN, Lists, Pausing, Scripted, World, a_gate, an_attempt, checked
 
 BROKEN = HookBroken("connect https://admission.policy.svc:8443/admit: refused, status 503")
 
@@ -97,6 +99,23 @@ async def test_a_hook_is_asked_about_what_the_task_would_get() -> None:
     assert request.service_account_chosen is True
     assert (request.tenant_id, request.dag_id, request.run_id) == ("acme", "nightly_etl", "0193f2c4")
     assert (request.task_id, request.try_number, request.operator) == ("extract", 1, "python")
+
+
+async def test_what_own_checks_passed_walks_through_with_who_set_what() -> None:
+    """R1.2, R9.2: from the real own checks, under the operator's real policy."""
+    policy = Policy(service_accounts=frozenset({"etl"}), default_service_account="dexaflow-task")
+    passed = check(an_attempt(TaskSpec("extract", "python", execution=Execution(labels={"team": "data"}))), policy)
+    assert isinstance(passed, Checked)
+    hook = Scripted(admit(labels={"team": "ops"}, service_account="etl"))
+
+    verdict = admitted(await a_gate(hook, policy=policy).gate.review(passed))
+
+    assert hook.asked[0].execution == Execution(service_account="dexaflow-task", labels={"team": "data"})
+    assert verdict.execution == Execution(service_account="etl", labels={"team": "ops"})
+    assert {(s.field, s.key): s.by for s in verdict.settings} == {
+        ("service_account", ""): "hook:webhook",
+        ("labels", "team"): "hook:webhook",
+    }
 
 
 async def test_a_hook_is_not_shown_the_control_planes_own_labels() -> None:

@@ -159,7 +159,12 @@ BASH, PYTHON = Work.from_json(some_work()), Work.from_json(some_work(operator="p
         (Ended(0, None, b""), PYTHON, False, "the process ended with exit code 0, but before the task's function"),
         (Ended(0, None, b"Rnot json"), PYTHON, False, "its result is not JSON"),
         (Ended(0, None, b"R\xff"), PYTHON, False, "its result is not JSON"),
-        (Ended(0, None, b'R"' + b"x" * MAX_RESULT_BYTES + b'"'), PYTHON, False, "its result is larger than 65536 bytes"),
+        (
+            Ended(0, None, b'R"' + b"x" * MAX_RESULT_BYTES + b'"'),
+            PYTHON,
+            False,
+            "its result is larger than 65536 bytes",
+        ),
         (Ended(0, Stop("timed out after 30s", timed_out=True), b"R1"), PYTHON, False, "timed out after 30s"),
         (Ended(-15, Stop("cancelled"), b""), BASH, False, "cancelled"),
     ],

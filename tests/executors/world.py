@@ -82,7 +82,6 @@ class World:
         assert state is not None
         return state
 
-
     async def exit(self, launch: Launch) -> Exit:
         """Return the exit of a launch's agent, once it is told."""
         await until(lambda: any(e.launch_id == launch.launch_id for e in self.exits))

@@ -72,6 +72,8 @@ def apply_changes(
     fresh: dict[tuple[str, str], Setting] = {}  # what makes a difference, by field and key
 
     def merged(field: str, own: Mapping[str, str], asked: Mapping[str, str]) -> Mapping[str, str]:
+        if not asked:
+            return own
         differing = {key: value for key, value in asked.items() if own.get(key) != value}
         for key, value in differing.items():
             fresh[field, key] = Setting(field, key, value, by)

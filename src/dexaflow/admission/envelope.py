@@ -1,24 +1,22 @@
 """The documents that go over the wire: the question and its answer (spec, "The request" and "The answer").
 
-An answer is decoded in two ways that give the same value. `_exactly_spelt` is quick and takes only what it can be
-sure of; whatever it leaves is for `golang_json`, which knows all of Go's rules and is the one that finds faults.
+`decoding` reads an answer's bytes; here it is judged what they mean.
 """
 
 import json
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from dexaflow.admission import golang_json
-from dexaflow.admission.decisions import NO_CHANGES, Admit, Changes, Decision, Hold, Refuse, Request, well_formed
-from dexaflow.admission.golang_json import Flag, ListOf, Record, Text, TextMap, Whole
+from dexaflow.admission.decisions import Admit, Decision, Hold, Refuse, Request, well_formed
+from dexaflow.admission.decoding import MAX_ANSWER_BYTES, PLACEMENT, decode_answer, frozen, placement_values
+from dexaflow.admission.golang_json import Flag, Record, Text, TextMap, Whole
 from dexaflow.base.errors import DexaflowError
 from dexaflow.base.text import clean_reason, quoted
 from dexaflow.kube.tolerations import Toleration
-from dexaflow.model.execution import EMPTY, Execution, Resources
+from dexaflow.model.execution import Execution, Resources
 
 __all__ = [
     "API_VERSION",
@@ -35,7 +33,6 @@ __all__ = [
 
 API_VERSION: Final = "dexaflow.io/admission/v1"
 KIND: Final = "AdmissionReview"
-MAX_ANSWER_BYTES: Final = 65_536  # spec, "The answer": at most 64 KiB
 # No number of the spec: a question carries the task's own annotations, 256 KiB at most, each byte of which JSON
 # may write as six; this leaves room beside them and still bounds what an endpoint reads.
 MAX_QUESTION_BYTES: Final = 2_097_152
@@ -147,17 +144,6 @@ def _encoded(document: Mapping[str, Any]) -> bytes:
 
 
 _RESOURCES = Record({"requests": TextMap(), "limits": TextMap()})
-_TOLERATION = Record({"key": Text(), "operator": Text(), "value": Text(), "effect": Text()})
-_PLACEMENT = Record(
-    {
-        "node_selector": TextMap(),
-        "tolerations": ListOf(_TOLERATION),
-        "labels": TextMap(),
-        "annotations": TextMap(),
-        "priority_class_name": Text(),
-        "service_account": Text(),
-    }
-)
 _QUESTION = Record(
     {
         "api_version": Text(),
@@ -174,7 +160,7 @@ _QUESTION = Record(
                 "image": Text(),
                 "source_mode": Flag(),
                 "resources": _RESOURCES,
-                "execution": _PLACEMENT,
+                "execution": PLACEMENT,
                 "service_account_chosen": Flag(),
             }
         ),
@@ -208,42 +194,15 @@ def read_question(body: bytes) -> Request:
     if fields["try_number"] < 1:
         raise QuestionError(f"try_number starts at 1, not {fields['try_number']}")
     resources = fields.pop("resources") or _RESOURCES.zero
-    execution = fields.pop("execution") or _PLACEMENT.zero
+    execution = fields.pop("execution") or PLACEMENT.zero
     return Request(
         **fields,
-        resources=Resources(requests=_frozen(resources["requests"]), limits=_frozen(resources["limits"])),
-        execution=Execution(**_placement_values(execution)),
+        resources=Resources(requests=frozen(resources["requests"]), limits=frozen(resources["limits"])),
+        execution=Execution(**placement_values(execution)),
     )
 
 
-def _frozen(value: dict[str, str] | None) -> Mapping[str, str]:
-    return MappingProxyType(value) if value else EMPTY
-
-
-def _placement_values(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of `Changes` or `Execution` out of a decoded `_PLACEMENT`."""
-    return {
-        "node_selector": _frozen(fields["node_selector"]),
-        "tolerations": tuple(Toleration(**item) for item in fields["tolerations"] or ()),
-        "labels": _frozen(fields["labels"]),
-        "annotations": _frozen(fields["annotations"]),
-        "priority_class_name": fields["priority_class_name"],
-        "service_account": fields["service_account"],
-    }
-
-
 # -- the answer
-
-
-class _Answer(NamedTuple):
-    """An answer as decoded, before anything in it is judged. A field that was not given is empty."""
-
-    api_version: str
-    kind: str
-    uid: str
-    decision: str
-    reason: str
-    changes: Changes
 
 
 def read_answer(body: bytes, uid: str | None) -> Decision:
@@ -255,9 +214,11 @@ def read_answer(body: bytes, uid: str | None) -> Decision:
     Raises:
         AnswerError: the answer is not well-formed, or does not answer this question.
     """
-    decoded = _exactly_spelt(body)
-    if decoded is None:
-        decoded = _strictly(body)
+    try:
+        decoded = decode_answer(body)
+    except golang_json.Fault as fault:
+        problem = f"the answer cannot be read: {fault}"
+        raise AnswerError(fault.cause.value, problem, ambiguous=fault.duplicate) from fault
     if decoded.api_version != API_VERSION:
         raise AnswerError("api_version", f"api_version must be {API_VERSION}, not {quoted(decoded.api_version)}")
     if decoded.kind != KIND:
@@ -313,140 +274,3 @@ def answer(uid: str, decision: Decision) -> bytes:
     if len(body) > MAX_ANSWER_BYTES:
         raise ValueError(f"the answer has {len(body)} bytes, more than the {MAX_ANSWER_BYTES} allowed; change less")
     return body
-
-
-# Exactly the structure of the answer. `Cause.UNKNOWN_FIELD` is for everything else.
-ANSWER: Final = Record(
-    {
-        "api_version": Text(),
-        "kind": Text(),
-        "response": Record({"uid": Text(), "decision": Text(), "reason": Text(), "changes": _PLACEMENT}),
-    }
-)
-
-
-def _strictly(body: bytes) -> _Answer:
-    """Decode by Go's rules. Raises `AnswerError`."""
-    try:
-        document = golang_json.read(body, ANSWER, max_bytes=MAX_ANSWER_BYTES)
-    except golang_json.Fault as fault:
-        problem = f"the answer cannot be read: {fault}"
-        raise AnswerError(fault.cause.value, problem, ambiguous=fault.duplicate) from fault
-    response = document["response"] or {"uid": "", "decision": "", "reason": "", "changes": None}
-    changes = response["changes"]
-    return _Answer(
-        document["api_version"],
-        document["kind"],
-        response["uid"],
-        response["decision"],
-        response["reason"],
-        NO_CHANGES if changes is None else Changes(**_placement_values(changes)),
-    )
-
-
-_OptText = str | UnsetType | None
-_OptMap = dict[str, str | None] | UnsetType | None
-
-
-class _TolerationStruct(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    key: _OptText = UNSET
-    operator: _OptText = UNSET
-    value: _OptText = UNSET
-    effect: _OptText = UNSET
-
-
-class _ChangesStruct(msgspec.Struct, forbid_unknown_fields=True):
-    node_selector: _OptMap = UNSET
-    tolerations: list[_TolerationStruct | None] | UnsetType | None = UNSET
-    labels: _OptMap = UNSET
-    annotations: _OptMap = UNSET
-    priority_class_name: _OptText = UNSET
-    service_account: _OptText = UNSET
-
-
-class _ResponseStruct(msgspec.Struct, forbid_unknown_fields=True):
-    uid: _OptText = UNSET
-    decision: _OptText = UNSET
-    reason: _OptText = UNSET
-    changes: _ChangesStruct | UnsetType | None = UNSET
-
-
-class _AnswerStruct(msgspec.Struct, forbid_unknown_fields=True):
-    api_version: str
-    kind: str
-    response: _ResponseStruct
-
-
-_decoder = msgspec.json.Decoder(_AnswerStruct)
-
-
-def _exactly_spelt(body: bytes) -> _Answer | None:
-    """Decode an answer whose names are spelt as in the spec; None leaves it to `_strictly`.
-
-    msgspec takes the last of two equal names, as Go does, and we may not. But without a backslash every string
-    stands between two quotes of its own; so if something was given twice, the body has more quotes than the decoded
-    names and strings account for.
-    """
-    if len(body) > MAX_ANSWER_BYTES or b"\\" in body:
-        return None
-    try:
-        document = _decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    response = document.response
-    strings = 5  # api_version and kind with their values, and the name of the response
-    uid, decision, reason = response.uid, response.decision, response.reason
-    for value in (uid, decision, reason):
-        strings += _strings_of(value)
-    found = response.changes
-    changes = NO_CHANGES
-    if found is not UNSET:
-        strings += 1
-        if found is not None:
-            more, changes = _changes_of(found)
-            strings += more
-    if body.count(b'"') != 2 * strings:
-        return None
-    return _Answer(document.api_version, document.kind, uid or "", decision or "", reason or "", changes)
-
-
-def _strings_of(value: str | UnsetType | None) -> int:
-    """Return how many strings a field of text takes: its name, and its value unless that is null."""
-    return 0 if value is UNSET else 1 if value is None else 2
-
-
-def _changes_of(found: _ChangesStruct) -> tuple[int, Changes]:
-    """Return how many strings the changes are made of, and the changes."""
-    strings = _strings_of(found.priority_class_name) + _strings_of(found.service_account)
-    maps: list[Mapping[str, str]] = []
-    for value in (found.node_selector, found.labels, found.annotations):
-        if value is UNSET:
-            maps.append(EMPTY)
-            continue
-        strings += 1
-        if not value:
-            maps.append(EMPTY)
-            continue
-        strings += 2 * len(value)
-        nulls = sum(text is None for text in value.values())
-        strings -= nulls
-        maps.append(MappingProxyType({key: text or "" for key, text in value.items()}))
-    tolerations: list[Toleration] = []
-    if found.tolerations is not UNSET:
-        strings += 1
-        for item in found.tolerations or ():
-            if item is None:
-                tolerations.append(Toleration())
-                continue
-            for text in (item.key, item.operator, item.value, item.effect):
-                strings += _strings_of(text)
-            tolerations.append(Toleration(item.key or "", item.operator or "", item.value or "", item.effect or ""))
-    node_selector, labels, annotations = maps
-    return strings, Changes(
-        node_selector=node_selector,
-        tolerations=tuple(tolerations),
-        labels=labels,
-        annotations=annotations,
-        priority_class_name=found.priority_class_name or "",
-        service_account=found.service_account or "",
-    )

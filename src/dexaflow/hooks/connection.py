@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 from typing import Final, Protocol, cast
 
 from dexaflow.hooks.reading import AnswerReader
@@ -119,7 +120,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> None:
         if self.closed:
             return
-        if self.busy and self.reader.end_of_stream():
+        if self.busy and self._orderly() and self.reader.end_of_stream():
             self._answered()
         else:
             self._lost(f"the connection was closed {self.reader.place if self.busy else 'while idle'}")
@@ -129,6 +130,19 @@ class Connection(asyncio.Protocol):
             self.gone.set_result(None)
         how = "closed" if exc is None else f"lost ({exc})"
         self._lost(f"the connection was {how} {self.reader.place if self.busy else 'while idle'}")
+
+    def _orderly(self) -> bool:
+        """Whether the peer itself has said that this is the end: with TLS, anybody on the way can close the wire."""
+        assert self._transport is not None
+        ssl_object = self._transport.get_extra_info("ssl_object")
+        if ssl_object is None:
+            return True
+        try:
+            return not ssl_object.read(1)  # nothing: its farewell has come
+        except ssl.SSLZeroReturnError:
+            return True
+        except ssl.SSLError:
+            return False
 
     def _answered(self) -> None:
         if self._owner is not None:

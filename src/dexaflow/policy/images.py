@@ -15,14 +15,11 @@ MAX_LENGTH = 1024  # of a whole reference: name, tag and digest are all shorter 
 _DIGEST_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}  # in hexadecimal digits
 
 _PATH_PART = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
-_REGISTRY = re.compile(
-    r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*|\[[A-Fa-f0-9:]+\])"
-    r"(?::[0-9]+)?"
-)
+_HOST_PART = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_REGISTRY = re.compile(rf"({_HOST_PART}(?:\.{_HOST_PART})*|\[[A-Fa-f0-9:]+\])(?::([0-9]+))?")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _HEX = re.compile(r"[a-f0-9]+")
 _IMAGE_ID = re.compile(r"[a-f0-9]{64}")
-_PORT = re.compile(r":[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,22 +98,28 @@ class ImagePattern:
             return False
         if not (self.tag or self.digest):
             below = image.path[: len(self.path)] == self.path
-            return below or (self.registry == DOCKER_HUB and image.path == (OFFICIAL, *self.path))
+            return below or (self._is_word_on_hub() and image.path == (OFFICIAL, *self.path))
         if image.path != self.path or image.digest != self.digest:
             return False
         return not self.tag or image.tag == self.tag
+
+    def _is_word_on_hub(self) -> bool:
+        return self.registry == DOCKER_HUB and len(self.path) == 1
 
     def __str__(self) -> str:
         return self.text
 
 
 def _is_registry(word: str) -> bool:
-    """Whether a word without a slash is a registry."""
-    host = _PORT.sub("", word) if not word.startswith("[") else ""
-    port = word[len(host) + 1 :]
-    if not _REGISTRY.fullmatch(word):
+    """Whether a word without a slash is a registry. Raises `ValueError` where only its port is wrong."""
+    match = _REGISTRY.fullmatch(word)
+    if match is None:
+        host, colon, port = word.partition(":")
+        if colon and "@" not in word and ("." in host or host == "localhost"):
+            raise ValueError(f"{quoted(word)} is a registry, and its port {quoted(port)} is no number")
         return False
-    return not host or host == "localhost" or "." in host or len(port) >= 4
+    host, port = match[1], match[2] or ""
+    return host == "localhost" or "." in host or host.startswith("[") or len(port) >= 4
 
 
 def _is_one_image(text: str) -> bool:
