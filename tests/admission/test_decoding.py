@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dexaflow.admission.decisions import admit, hold
+from dexaflow.admission.decisions import admit, hold, refuse
 from dexaflow.admission.decoding import decode_quickly, decode_strictly
 from dexaflow.admission.envelope import answer
 from dexaflow.admission.golang_json import Fault

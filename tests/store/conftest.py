@@ -43,7 +43,12 @@ class World:
 
     def do(self, verb: Callable[[Tx], T]) -> T:
         return run_alone(
-            self.engine, verb, clock=self, up=lambda: self.seconds, new_id=lambda: f"id-{next(self.ids)}", term=self.term
+            self.engine,
+            verb,
+            clock=self,
+            up=lambda: self.seconds,
+            new_id=lambda: f"id-{next(self.ids)}",
+            term=self.term,
         )
 
     def lead(self) -> "World":

@@ -19,7 +19,7 @@ from tests.system.lite import DEADLINE
 __all__ = ["Endpoint", "endpoint"]
 
 # Answers as a file says, read anew for each question, and writes down every question it gets.
-POLICY = '''
+POLICY = """
 import json, os
 from pathlib import Path
 from dexaflow.admission import Request, admit, hold, refuse
@@ -38,15 +38,13 @@ def hook(request: Request):
     if rule["decision"] == "refuse":
         return refuse(rule.get("reason", ""))
     return admit(**rule.get("changes", {}))
-'''
+"""
 
 
 class Endpoint:
     """One address; the server behind it can be killed and started again."""
 
     def __init__(self, root: Path) -> None:
-
-
 
         self.root = root
         root.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 DEADLINE = 60.0  # seconds until a test that waits gives up; nothing here takes so long
 
 
-def wait_for(look: Callable[[], T], *, what: str, seconds: float = DEADLINE) -> T:
+def wait_for(look: Callable[[], T | None], *, what: str, seconds: float = DEADLINE) -> T:
     """Return the first truthy thing that `look` finds. Another process moves: there is no event to wait for."""
     deadline = time.monotonic() + seconds
     while True:
@@ -112,9 +112,7 @@ class Lite:
     def url(self) -> str:
         return str(json.loads((self.data / "server.json").read_text())["url"])
 
-    def request(
-        self, method: str, path: str, body: Any = None, *, token: str | None = None
-    ) -> tuple[int, Any]:
+    def request(self, method: str, path: str, body: Any = None, *, token: str | None = None) -> tuple[int, Any]:
         """Return status and decoded body of one request to the API."""
         address = urlsplit(self.url)
         assert address.hostname is not None
@@ -164,7 +162,9 @@ class Lite:
 
     def task_log(self, run_id: str, task_id: str, try_number: int = 1) -> str:
         """Return the log of one try."""
-        path = f"/dexaflow/v1/runs/{quote(run_id, safe='')}/tasks/{quote(task_id, safe='')}/logs?try_number={try_number}"
+        path = (
+            f"/dexaflow/v1/runs/{quote(run_id, safe='')}/tasks/{quote(task_id, safe='')}/logs?try_number={try_number}"
+        )
         return str(self.get(path))
 
     def ended(self, run_id: str, seconds: float = DEADLINE) -> str:

@@ -11,11 +11,17 @@ __all__ = ["lite"]
 
 
 def lite(
-    dags: Annotated[Path, typer.Option(help="Folder of DAG files (tenant `default`), unless the configuration names tenants.")] = Path("dags"),
+    dags: Annotated[
+        Path, typer.Option(help="Folder of DAG files (tenant `default`), unless the configuration names tenants.")
+    ] = Path("dags"),
     config: Annotated[Path | None, typer.Option(help="Configuration file; see `dexaflow config reference`.")] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on.  [default: 127.0.0.1]")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on, 0 for any free one.  [default: 8080]", min=0, max=65535)] = None,
-    data: Annotated[Path, typer.Option(help="Data folder; kept 0700.")] = Path(os.environ.get("DEXAFLOW_DATA", ".dexaflow")),
+    port: Annotated[
+        int | None, typer.Option(help="Port to listen on, 0 for any free one.  [default: 8080]", min=0, max=65535)
+    ] = None,
+    data: Annotated[Path, typer.Option(help="Data folder; kept 0700.")] = Path(
+        os.environ.get("DEXAFLOW_DATA", ".dexaflow")
+    ),
 ) -> None:
     """Run workflows here: one process, SQLite, tasks as local processes.
 

@@ -122,7 +122,7 @@ class Quantity:
         if len(text) <= MAX_LENGTH and Quantity.parse(text) == self:
             return text
         amount, exponent = _without_tens(self.unscaled, self.exponent)
-        return f"{_digits(amount)}e{exponent}"
+        return f"{_digits(amount)}e{exponent}" if exponent else _digits(amount)
 
     @property
     def decimal(self) -> str:

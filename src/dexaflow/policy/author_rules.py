@@ -173,5 +173,5 @@ def _use_one_of(names: Iterable[str]) -> str:
     listed = sorted(names)
     if not listed:
         return "it allows none; remove it, or ask the operator"
-    more = f" or {len(listed) - _MANY} others" if len(listed) > _MANY else ""
+    more = f" or {len(listed) - _MANY} more" if len(listed) > _MANY else ""
     return f"use {', '.join(quoted(name) for name in listed[:_MANY])}{more}, or ask the operator"

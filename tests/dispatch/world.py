@@ -1,0 +1,280 @@
+"""The real scheduler, dispatcher, gate, breaker and store on a virtual clock; hooks and executor are simulated.
+
+The store is called directly, without its thread. A `World` can be crashed and started again on the same database.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dexaflow.admission import Admit, Hold, Refuse, Request
+from dexaflow.admission.gate import Gate
+from dexaflow.admission.ports import Answered
+from dexaflow.admission.results import Outcome
+from dexaflow.base.errors import HookBroken
+from dexaflow.dispatch.dispatcher import Dispatcher
+from dexaflow.dispatch.line import Line
+from dexaflow.executors.ports import Exit, Found, Launch
+from dexaflow.model.dags import DagSpec, TaskSpec
+from dexaflow.model.states import State
+from dexaflow.policy.policy import Policy
+from dexaflow.reports.watch import Watch
+from dexaflow.scheduling.loop import Scheduler
+from dexaflow.scheduling.retries import seconds_to_retry
+from dexaflow.store import leading, people, registering, reporting, running
+from dexaflow.store.bridge import UpClock, run_alone
+from dexaflow.store.engine import open_writer
+from dexaflow.store.migrating import migrate
+from dexaflow.store.transaction import Tx
+from dexaflow.tokens.keys import load_or_create
+from dexaflow.tokens.mint import Minter
+from tests.virtual_time import VirtualClock, VirtualLoop
+
+T = TypeVar("T")
+Answer = Admit | Hold | Refuse | HookBroken
+BROKEN = HookBroken("connection refused at https://secret.example:8443")
+
+
+@dataclass
+class SimulatedHook:
+    """Answers as `answers` says, after `takes` seconds; remembers every question with its time."""
+
+    name: str = "webhook"
+    answer: Callable[[Request], Answer] = lambda request: Admit()
+    takes: float = 0.01
+    asked: list[tuple[float, Request]] = field(default_factory=list)
+
+    async def ask(self, request: Request) -> Answered:
+        self.asked.append((asyncio.get_running_loop().time(), request))
+        await asyncio.sleep(self.takes)
+        answer = self.answer(request)
+        if isinstance(answer, HookBroken):
+            raise answer
+        return Answered(answer, self.takes)
+
+    def always(self, answer: Answer) -> None:
+        self.answer = lambda request: answer
+
+    def times(self, task_id: str) -> list[float]:
+        return [at for at, request in self.asked if request.task_id == task_id]
+
+
+class SimulatedExecutor:
+    """Runs nothing: each launch says started at once and succeeds after `takes` seconds."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self.takes = 0.1
+        self.launches: list[Launch] = []
+        self.killed: list[str] = []
+
+    async def start(self, launch: Launch) -> None:
+        self.launches.append(launch)
+        self._world.spawn(self._agent(launch))
+
+    async def _agent(self, launch: Launch) -> None:
+        attempt_id, launch_id = launch.launched.attempt_id, launch.launch_id
+        await asyncio.sleep(0.001)
+        if self._world.do(lambda tx: reporting.started(tx, attempt_id, launch_id, "sim", 1)) is None:
+            return
+        await asyncio.sleep(self.takes)
+        if launch_id in self.killed:
+            return
+        self._world.do(
+            lambda tx: reporting.attempt_ended(
+                tx, attempt_id, launch_id, succeeded=True, reason="", exit_code=0, result=None, retry=seconds_to_retry
+            )
+        )
+        self._world.scheduler.wake()
+
+    async def find(self, launch_id: str) -> Found:
+        return Found(launch_id, alive=launch_id not in self.killed)
+
+    async def kill(self, launch_id: str, grace: float = 10.0) -> None:
+        self.killed.append(launch_id)
+
+    async def recover(self) -> list[str]:
+        return []
+
+    def on_exit(self, callback: Callable[[Exit], None]) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+
+class Watching:
+    """The gate's observer, remembering what was counted."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self.outcomes: list[Outcome] = []
+        self.causes: list[str] = []
+
+    def reviewed(self, request: Request, hook: str, outcome: Outcome, seconds: float | None) -> None:
+        self.outcomes.append(outcome)
+
+    def hook_failed(self, request: Request, hook: str, incident: str, cause: str, *, bypassed: bool) -> None:
+        self.causes.append(cause)
+
+    def breaker_changed(self, hook: str, *, is_open: bool) -> None:
+        self._world.dispatcher.wake()
+
+
+class World:
+    """One control plane after the other on one database."""
+
+    def __init__(self, root: Path, *, recheck: float = 15.0, fail_open: bool = False, parallelism: int = 16) -> None:
+        self.root = root
+        self.recheck = recheck
+        self.fail_open = fail_open
+        self.parallelism = parallelism
+        self.hooks: list[SimulatedHook] = [SimulatedHook()]
+        self.ids = itertools.count(1)
+        self.jitter = itertools.cycle([0.0, 0.5, 0.99])
+        self.engine = open_writer(root / "dexaflow.db")
+        migrate(self.engine)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        self.clock = VirtualClock(loop)
+        self._spawned: set[asyncio.Task[None]] = set()
+        self._control: asyncio.Task[None] | None = None
+        self.term: int | None = None
+        self.up: Callable[[], float] = lambda: 0.0
+        self.executor = SimulatedExecutor(self)
+        self.key = load_or_create(root / "signing.key")
+        self.observer = Watching(self)
+        self.scheduler: Scheduler
+        self.dispatcher: Dispatcher
+        self.gate: Gate
+        self.watch: Watch
+
+    @property
+    def hook(self) -> SimulatedHook:
+        return self.hooks[0]
+
+    def new_id(self) -> str:
+        return f"00000000-0000-4000-8000-{next(self.ids):012d}"
+
+    def do(self, verb: Callable[[Tx], T]) -> T:
+        """Do one verb as the present control plane."""
+        return run_alone(self.engine, verb, clock=self.clock, up=self.up, new_id=self.new_id, term=self.term)
+
+    def spawn(self, work: Awaitable[None]) -> None:
+        async def run() -> None:
+            await work
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._spawned.add(task)
+        task.add_done_callback(self._spawned.discard)
+
+    def start(self) -> None:
+        """Begin a control plane, as `server.lite` does."""
+        self.term, self.up = None, lambda: 0.0
+        self.up = UpClock(self.clock, self.do(leading.read_up)).up
+        self.term = self.do(leading.take_lead)
+        found = self.do(leading.recover)
+        self.do(people.ensure_default_pool)
+        for attempt_id, launch_id in found.launching:
+            self.do(lambda tx, a=attempt_id, i=launch_id: reporting.lost(tx, a, i))  # type: ignore[misc]
+        world = self
+
+        class Direct:
+            async def do(self, verb: Callable[[Tx], T]) -> T:
+                await asyncio.sleep(0)
+                return world.do(verb)
+
+        store = Direct()
+        gate = Gate(
+            self.hooks, policy=Policy(), fail_open=self.fail_open, clock=self.clock, new_uid=self.new_id,
+            new_incident=lambda: f"incident{next(self.ids)}", observer=self.observer,
+        )  # fmt: skip
+        scheduler = Scheduler(
+            store, clock=self.clock, up=self.up, parallelism=self.parallelism, run_id_bits=lambda: next(self.ids),
+            on_queued=lambda attempt: self.dispatcher.dispatch(attempt), on_kill=lambda kill: self.watch.kill(kill),
+        )  # fmt: skip
+        self.watch = Watch(
+            store, self.executor, clock=self.clock, retry=seconds_to_retry, silence=30.0,
+            wake_scheduler=scheduler.wake,
+        )  # fmt: skip
+        line = Line(
+            policy=Policy, gate=gate, minter=Minter(self.key, self.clock), executor=self.executor, store=store,
+            clock=self.clock, new_id=self.new_id, parallelism=self.parallelism, term=self.term,
+            retry=seconds_to_retry,
+        )  # fmt: skip
+        self.dispatcher = Dispatcher(
+            line, gate, store, clock=self.clock, up=self.up, recheck=self.recheck,
+            jitter=lambda: next(self.jitter), retry=seconds_to_retry, wake_scheduler=scheduler.wake,
+        )  # fmt: skip
+        self.scheduler, self.gate = scheduler, gate
+        self._control = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.scheduler.run())
+            group.create_task(self.dispatcher.run())
+            group.create_task(self.watch.run())
+            group.create_task(self._tick())
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            self.do(leading.tick)
+
+    async def crash(self) -> None:
+        """End the control plane wherever it stands; what it was about to write is not written."""
+        assert self._control is not None
+        self._control.cancel()
+        with suppress(asyncio.CancelledError, BaseExceptionGroup):
+            await self._control
+        self._control = None
+
+    def register(self, *tasks: TaskSpec, dag_id: str = "d", tenant_id: str = "acme", **dag: Any) -> None:
+        loaded = registering.DagFile(tenant_id, f"{dag_id}.py", "snapshot", (DagSpec(dag_id, tasks, **dag),))
+        assert self.do(lambda tx: registering.register_file(tx, loaded, (), lambda *_: None)) == ()
+
+    def trigger(self, run_id: str = "r", dag_id: str = "d") -> str:
+        new = running.NewRun(run_id, "manual", None, None, None, {}, "test")
+        self.do(lambda tx: running.create_run(tx, dag_id, new))
+        self.scheduler.wake()
+        return run_id
+
+    def row(self, task_id: str = "t", run_id: str = "r") -> Any:
+        row = self.do(
+            lambda tx: tx.one("SELECT * FROM task_instances WHERE run_id = :r AND task_id = :t", r=run_id, t=task_id)
+        )
+        assert row is not None
+        return row
+
+    def state(self, task_id: str = "t", run_id: str = "r") -> State:
+        return State(self.row(task_id, run_id).state)
+
+    def reviews(self, task_id: str = "t") -> list[Any]:
+        return self.do(lambda tx: tx.all("SELECT * FROM reviews WHERE task_id = :t ORDER BY id", t=task_id))
+
+    async def seconds(self, seconds: float) -> None:
+        """Let time pass."""
+        await asyncio.sleep(seconds)
+        assert self._control is None or not self._control.done(), self._control.exception()
+
+
+@asynccontextmanager
+async def world(root: Path, **options: Any) -> Any:
+    """Give a world whose control plane is up."""
+    made = World(root, **options)
+    made.start()
+    try:
+        yield made
+    finally:
+        if made._control is not None:
+            await made.crash()
+        for task in list(made._spawned):
+            task.cancel()
+        made.engine.dispose()
+
+
+def a_task(task_id: str = "t", **options: Any) -> TaskSpec:
+    """Return a bash task that defaults all but what a test is about."""
+    return TaskSpec(task_id, "bash", bash_command="true", **options)
