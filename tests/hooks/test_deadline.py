@@ -16,7 +16,7 @@ Script = Callable[[Peer], Awaitable[None]]
 
 STALLS: dict[str, tuple[bytes, bytes]] = {  # what comes at once, and what drips in after it
     "silence": (b"", b""),
-    "dripping status": (b"", b"HTTP/1.1 200 OK\r\n" * 1000),
+    "dripping status": (b"", b"HTTP/1.1 200 " + b"O" * 10_000),
     "half the headers": (b"HTTP/1.1 200 OK\r\nContent-", b""),
     "dripping headers": (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n" * 1000),
     "dripping header": (b"HTTP/1.1 200 OK\r\nX: ", b"y" * 10_000),

@@ -20,7 +20,7 @@ __all__ = ["Endpoint", "endpoint"]
 
 # Answers as a file says, read anew for each question, and writes down every question it gets.
 POLICY = """
-import json, os
+import json, os, time
 from pathlib import Path
 from dexaflow.admission import Request, admit, hold, refuse
 
@@ -33,6 +33,7 @@ def hook(request: Request):
                                "try_number": request.try_number}) + "\\n")
     rules = json.loads((HERE / "rules.json").read_text())
     rule = rules.get(request.task_id) or rules.get(request.dag_id) or rules.get("*") or {"decision": "admit"}
+    time.sleep(rule.get("takes", 0))
     if rule["decision"] == "hold":
         return hold(rule.get("reason", ""))
     if rule["decision"] == "refuse":

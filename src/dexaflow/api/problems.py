@@ -66,7 +66,7 @@ def problem(
         "detail": shown(detail),  # one line, whatever name it quotes
     }
     if errors:
-        body["errors"] = [{"field": field, "message": message} for field, message in errors]
+        body["errors"] = [{"field": shown(field), "message": shown(message)} for field, message in errors]
     return Response(encode(body), status, media_type=MEDIA_TYPE, headers=dict(headers or {}))
 
 

@@ -6,13 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from dexaflow.base.errors import UsageError
+from dexaflow.base.errors import DexaflowError, UsageError
 from dexaflow.server.data_folder import read_token, read_url
 
-__all__ = ["Address", "data_folder", "find_address"]
+__all__ = ["Address", "NoServer", "data_folder", "find_address"]
 
 DEFAULT_FOLDER = ".dexaflow"
 _URL_FIX = "write it like https://dexaflow.example.com or http://127.0.0.1:8080"
+
+
+class NoServer(DexaflowError):  # noqa: N818 - what is the matter
+    """No server of ours could be asked: nobody there, no answer, or somebody else's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,8 @@ def find_address(given: Path | None, environ: Mapping[str, str]) -> Address:
         given: `--data`; with it the environment is not looked at.
 
     Raises:
-        UsageError: there is none, or what there is cannot be used; it never quotes a token.
+        NoServer: none runs on the data folder.
+        UsageError: an address or token cannot be used; it never quotes a token.
     """
     folder = data_folder(given, environ)
     url = "" if given is not None else environ.get("DEXAFLOW_URL", "").strip()
@@ -57,7 +62,7 @@ def find_address(given: Path | None, environ: Mapping[str, str]) -> Address:
     if not url:
         found = read_url(folder)
         if found is None:
-            raise UsageError(
+            raise NoServer(
                 f"no server runs on the data folder {folder}; start one with `dexaflow lite`, name its folder with"
                 " --data, or set DEXAFLOW_URL and DEXAFLOW_TOKEN"
             )

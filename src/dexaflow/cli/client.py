@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 
 from dexaflow.base.errors import DexaflowError, UsageError
 from dexaflow.base.text import cut, quoted
-from dexaflow.cli.address import Address, find_address
+from dexaflow.cli.address import Address, NoServer, find_address
 from dexaflow.cli.output import FAILED, USAGE, fail
 
 __all__ = ["ApiProblem", "Client", "NoServer", "Query", "airflow", "connected", "own"]
@@ -30,10 +30,6 @@ PAGE = 250  # rows at once; the server gives no more
 _MAX_DETAIL_BYTES = 2000
 
 Query = Mapping[str, object]
-
-
-class NoServer(DexaflowError):  # noqa: N818 - what is the matter
-    """No server of ours could be asked: nobody there, no answer, or somebody else's."""
 
 
 class ApiProblem(DexaflowError):  # noqa: N818 - RFC 9457's word
@@ -101,7 +97,7 @@ class Client:
             if len(page[key]) < left or len(rows) == limit or len(rows) >= page["total_entries"]:
                 return {**page, key: rows}
 
-    def raw(self, path: str, query: Query | None = None) -> tuple[bytes, Mapping[str, str]]:
+    def raw(self, path: str, query: Query | None = None) -> tuple[bytes, http.client.HTTPMessage]:
         """Return bytes as they are, and the headers that came with them."""
         with self._answered("GET", path, query, None, ANSWER_SECONDS) as (_, response):
             return _read(response), response.headers
@@ -130,7 +126,7 @@ class Client:
             }
             data = None
             if body is not None:
-                data = json.dumps(body).encode()
+                data = json.dumps(body, separators=(",", ":")).encode()
                 headers["Content-Type"] = "application/json"
             asked = "" if not query else f"?{_encoded(query)}"
             connection.request(method, f"{address.prefix}{path}{asked}", data, headers)
@@ -223,8 +219,6 @@ def _translated(address: Address) -> Iterator[None]:
         raise NoServer(f"{url} does not answer in time; {address.no_answer_fix}") from error
     except (http.client.HTTPException, ConnectionError) as error:
         raise NoServer(f"{url} broke off its answer; {address.no_answer_fix}") from error
-    except BrokenPipeError:
-        raise
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or "its host cannot be looked up"
         raise NoServer(f"{url} cannot be reached: {why}; check {address.url_source}") from error

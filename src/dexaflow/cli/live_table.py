@@ -1,8 +1,8 @@
 """A run on a terminal: a table that is drawn anew as the run goes on."""
 
-import os
+import io
+import sys
 from types import TracebackType
-from typing import TextIO
 
 from rich import box
 from rich.console import Console, Group
@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from dexaflow.base.text import shown
-from dexaflow.cli.moments import local_now, span
+from dexaflow.cli.moments import ago, local_now, span
 from dexaflow.cli.watching import Event, Progress, Task, why_of
 
-__all__ = ["LiveTable", "can_be_live"]
+__all__ = ["LiveTable"]
 
 _STYLES = {
     "success": "green",
@@ -32,11 +32,6 @@ _FIRST = ("failed", "held", "up_for_retry", "running", "launching", "queued", "s
 _OTHER_LINES = 7  # of the screen: title, head, rule, counts, and room for a few cells that take two lines
 
 
-def can_be_live(stream: TextIO) -> bool:
-    """Return whether `stream` is a terminal whose cursor can be moved."""
-    return stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
-
-
 class LiveTable:
     """Draws a run four times a second while it is entered; the last drawing stays, with all tasks."""
 
@@ -44,6 +39,8 @@ class LiveTable:
         self._progress = Progress()
         self._lost = False
         self._ended = False
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # what the terminal's encoding lacks
         console = Console(highlight=False, markup=False, emoji=False)
         self._height = console.height
         self._live = Live(console=console, get_renderable=self._drawing, refresh_per_second=4)
@@ -73,8 +70,6 @@ class LiveTable:
         title.append(shown(str(run.get("state"))), _STYLES.get(str(run.get("state")), ""))
         took = run.get("seconds")
         if took is None and isinstance(run.get("started_at"), str):
-            from dexaflow.cli.moments import ago
-
             title.append(f"  {ago(run['started_at'], now)}")
         elif took is not None:
             title.append(f"  {span(took)}")

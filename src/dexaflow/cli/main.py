@@ -4,7 +4,17 @@ import sys
 
 import typer
 
-from dexaflow.cli import admission_commands, config_commands, endpoint_commands
+from dexaflow.cli import (
+    admission_commands,
+    config_commands,
+    dag_commands,
+    endpoint_commands,
+    hold_commands,
+    hook_commands,
+    pool_commands,
+    run_commands,
+    task_commands,
+)
 from dexaflow.cli.lite_command import lite
 
 __all__ = ["app", "main"]
@@ -14,9 +24,16 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # help in half the time, and [FILE] in a help text stays what it is
     help="Workflows whose every task attempt passes admission first.",
 )
 app.command()(lite)
+app.add_typer(dag_commands.app, name="dags")
+app.add_typer(run_commands.app, name="runs")
+app.add_typer(task_commands.app, name="tasks")
+app.add_typer(pool_commands.app, name="pools")
+app.add_typer(hold_commands.app, name="holds")
+app.add_typer(hook_commands.app, name="hooks")
 app.add_typer(config_commands.app, name="config")
 app.add_typer(admission_commands.app, name="admission")
 app.add_typer(endpoint_commands.app, name="endpoint")

@@ -40,7 +40,10 @@ def ago(moment: str | None, now: datetime) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """Return a duration in its two largest units: ``12 ms``, ``3.2 s``, ``2m05s``, ``3h12m``, ``2d04h``; "-" for none."""
+    """Return a duration in its two largest units; "-" for none.
+
+    ``12 ms``, ``3.2 s``, ``59 s``, ``2m05s``, ``3h12m``, ``2d04h``.
+    """
     if seconds is None:
         return "-"
     if seconds < 0.9995:

@@ -13,7 +13,8 @@ Data = Annotated[
     Path | None,
     typer.Option(
         "--data",
-        help="The server's data folder, instead of DEXAFLOW_URL and DEXAFLOW_TOKEN.  [default: DEXAFLOW_DATA or .dexaflow]",
+        help="The server's data folder, instead of DEXAFLOW_URL and DEXAFLOW_TOKEN."
+        "  [default: DEXAFLOW_DATA or .dexaflow]",
         metavar="DIR",
         show_default=False,
     ),

@@ -78,7 +78,9 @@ def list_runs(
     dag: Annotated[str | None, typer.Option(help="Only runs of this DAG.", show_default=False)] = None,
     state: Annotated[
         list[str] | None,
-        typer.Option(help="Only in this state: queued, running, success or failed; may be repeated.", show_default=False),
+        typer.Option(
+            help="Only in this state: queued, running, success or failed; may be repeated.", show_default=False
+        ),
     ] = None,
     tenant: Tenant = None,
     limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 25,
@@ -146,7 +148,9 @@ def show(run: Run, data: Data = None, output: Shown = Output.TABLE) -> None:
             "dag": f"{found['dag_id']}, version {found['version']}",
             "tenant": found["tenant_id"],
             "state": found["state"],
-            "trigger": f"{found['run_type']} by {found['triggered_by']}" if found["triggered_by"] else found["run_type"],
+            "trigger": f"{found['run_type']} by {found['triggered_by']}"
+            if found["triggered_by"]
+            else found["run_type"],
             "logical date": full(found["logical_date"]),
             "data interval": f"{full(found['data_interval_start'])} to {full(found['data_interval_end'])}"
             if found["data_interval_start"]

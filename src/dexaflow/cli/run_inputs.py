@@ -10,7 +10,8 @@ from dexaflow.base.text import quoted
 
 __all__ = ["conf_from", "moment_from"]
 
-MAX_CONF_BYTES = 1024 * 1024  # read no further; the server's own limit is far lower
+MAX_CONF_BYTES = 64 * 1024  # the server's limit; what is larger need not be sent
+MAX_READ_BYTES = 1024 * 1024
 _FIX = """write an object, as '{"rows": 10}', or @FILE"""
 
 
@@ -31,19 +32,21 @@ def conf_from(written: str) -> dict[str, Any]:  # Any: JSON
         raise UsageError(f"--conf cannot be used: {error}; {_FIX}") from None
     if not isinstance(conf, dict):
         raise UsageError(f"--conf is {_kind(conf)}, not an object; {_FIX}")
+    if len(json.dumps(conf, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")) > MAX_CONF_BYTES:
+        raise UsageError("--conf has more than 64 KiB; pass the name of a file or table that holds the rest")
     return conf
 
 
 def _content(name: str) -> str:
     try:
         with sys.stdin.buffer if name == "-" else open(name, "rb") as source:
-            content = source.read(MAX_CONF_BYTES + 1)
+            content = source.read(MAX_READ_BYTES + 1)
     except OSError as error:
         raise UsageError(f"--conf: {name} cannot be read: {error.strerror}; name a file of JSON") from None
     except ValueError:
         raise UsageError("--conf: no file has a name like that; name a file of JSON") from None
-    if len(content) > MAX_CONF_BYTES:
-        raise UsageError(f"--conf: {name} has more than {MAX_CONF_BYTES} bytes; a conf may have 64 KiB")
+    if len(content) > MAX_READ_BYTES:
+        raise UsageError(f"--conf: {name} has more than {MAX_READ_BYTES} bytes; a conf may have 64 KiB")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -25,9 +25,7 @@ def task_row(task: "shapes.TaskOut", now: datetime) -> tuple[object, ...]:
     )
 
 
-def why(
-    state: str, hook: str, reason: str, next_ask_at: str | None, retry_at: str | None, now: datetime
-) -> str:
+def why(state: str, hook: str, reason: str, next_ask_at: str | None, retry_at: str | None, now: datetime) -> str:
     """Return why a task is where it is, which hook said so, and when something happens next; "" when nothing is known.
 
     The text is as it came: clean it before it is shown.

@@ -1,6 +1,7 @@
 """Watching a run: its events as the server sends them, across restarts of the server, and what is shown of them."""
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -124,7 +125,7 @@ class Progress:
         """
         if event.name == "run":
             before, self.run = self.run, event.data
-            return before.get("state") != event.data.get("state")
+            return any(before.get(key) != event.data.get(key) for key in ("state", "stop"))
         if event.name == "task":
             before = self.tasks.get(str(event.data.get("task_id")), {})
             self.tasks = {**self.tasks, str(event.data.get("task_id")): event.data}  # drawn from another thread
@@ -146,15 +147,20 @@ def watch_run(client: Client, run_id: str, *, as_json: bool = False) -> str:
     """
     if as_json:
         return _watch_as_json(client, run_id)
-    from dexaflow.cli.live_table import LiveTable, can_be_live
+    live = sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+    return _watch_live(client, run_id) if live else _watch_as_lines(client, run_id)
 
-    if can_be_live(sys.stdout):
-        with LiveTable() as table:
-            for event in events_of(client, run_id):
-                table.take(event)
-                if event.name == "end":
-                    return str(event.data.get("state"))
-    return _watch_as_lines(client, run_id)
+
+def _watch_live(client: Client, run_id: str) -> str:
+    """Draw a table on the terminal, anew as the run goes on."""
+    from dexaflow.cli.live_table import LiveTable
+
+    with LiveTable() as table:
+        for event in events_of(client, run_id):
+            table.take(event)
+            if event.name == "end":
+                return str(event.data.get("state"))
+    raise AssertionError("the events end with `end`")
 
 
 def _watch_as_json(client: Client, run_id: str) -> str:
@@ -180,7 +186,8 @@ def _watch_as_lines(client: Client, run_id: str) -> str:
                 print_error("the server is back")
             case "run" if news:
                 run = event.data
-                print_text(shown(f"{now:%H:%M:%S}  run {run['run_id']} of {run['dag_id']}  {run['state']}"))
+                said = (f"run {run['run_id']} of {run['dag_id']}", run["state"], run.get("stop"))
+                print_text(shown(f"{now:%H:%M:%S}  " + "  ".join(str(part) for part in said if part)))
             case "task" if news:
                 print_text(shown(f"{now:%H:%M:%S}  {line_of(event.data)}"))
             case "end":

@@ -26,6 +26,7 @@ __all__ = [
     "xcom",
 ]
 
+_BY_HOOK = frozenset({State.HELD, State.FAILED, State.UP_FOR_RETRY})  # where `hook` says who brought it about
 RESULT_KEY = "return_value"  # Airflow's key for what a task returned
 _OURS = uuid.UUID("5d7c1f0e-9c0b-4a52-8f0a-0d6a3c7e51b4")  # the name space of ids that are not UUIDs themselves
 
@@ -168,7 +169,7 @@ def _object(document: str) -> dict[str, object]:
 
 def note_of(row: AttemptRow) -> str | None:
     """Return why a task instance is where it is, with the hook that said so (R1.4, R6.1); None: nothing to say."""
-    if not row.hook:
+    if not row.hook or row.state not in _BY_HOOK:
         return row.reason or None
     reason = row.reason or "no reason given"  # R4.3
     if row.state == State.HELD:

@@ -54,7 +54,7 @@ def explain(run: RunRow, row: AttemptRow, reviews: Sequence[ReviewRow], latest_t
         "launch": {
             "launched_at": row.launched_at,
             "launch_id": row.launch_id,
-            # The agent's `started` carried it. Before that it is minted right after the launch, so it may exist.
+            # Minted right after the launch is written, and never without one (R1.7).
             "token_minted": row.launch_id is not None,
         },
         "agent": {
@@ -108,7 +108,7 @@ def _admission(row: AttemptRow, reviews: Sequence[ReviewRow], state: State, *, o
 
 def _verdict(row: AttemptRow, reviews: Sequence[ReviewRow], state: State) -> tuple[str, str, str]:
     if _rejected(row, state):
-        return "not asked", "", "an own check said no first"
+        return "not asked", "", "an own check said no"
     if row.launched_at is not None:
         return "admitted", "", "" if reviews else "no hook is configured"
     last = reviews[-1] if reviews else None
