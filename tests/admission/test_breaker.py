@@ -125,6 +125,14 @@ def test_an_answer_to_a_question_put_before_it_opened_changes_nothing(end: End) 
     assert settle(closed, late, end, 34.0) == closed
 
 
+def test_a_probe_settled_twice_says_nothing_the_second_time() -> None:
+    breaker, probe = take_ticket(opened(), 30.0)
+    assert probe is not None
+    closed = settle(breaker, probe, End.ANSWERED, 31.0)
+
+    assert settle(closed, probe, End.FAILED, 32.0) == closed
+
+
 def test_its_state_is_told_in_the_fields_words() -> None:
     breaker = opened()
     assert breaker_state(Breaker(), 0.0) is BreakerState.CLOSED

@@ -545,6 +545,24 @@ async def test_a_cancelled_probe_frees_its_place() -> None:
     admitted(await world.gate.review(checked()))
 
 
+async def test_a_probe_that_never_became_a_question_frees_its_place() -> None:
+    """R7.4: a probe that is lost; here because no id could be drawn for it."""
+    world = a_gate(Scripted(*[BROKEN] * 5, admit()))
+    await failing(world)
+    world.clock.seconds += 30
+    draw = world.gate._new_uid
+
+    def no_dice() -> str:
+        raise OSError("no entropy")
+
+    world.gate._new_uid = no_dice
+    with pytest.raises(OSError, match="entropy"):
+        await world.gate.review(checked())
+    world.gate._new_uid = draw
+
+    admitted(await world.gate.review(checked()))
+
+
 async def test_a_cancelled_question_is_neither_success_nor_failure_and_has_no_outcome() -> None:
     """R7.4, R9.1."""
     pausing = Pausing(admit())

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dexaflow.admission.decoding import ANSWER, MAX_ANSWER_BYTES
-from dexaflow.admission.golang_json import Cause, Fault, Flag, ListOf, Record, Text, TextMap, Whole, read
+from dexaflow.admission.golang_json import MAX_DEPTH, Cause, Fault, Flag, ListOf, Record, Text, TextMap, Whole, read
 from dexaflow.base.text import shown
 from tests.vectors_loader import load
 
@@ -115,6 +115,11 @@ def test_what_only_looks_like_twice_is_fine(body: bytes) -> None:
 @pytest.mark.parametrize("times", [9_000, 30_000])
 def test_depth_is_no_trouble(opening: bytes, times: int) -> None:
     assert fault_of((opening * times)[:MAX_ANSWER_BYTES]).cause is Cause.SYNTAX
+
+
+@pytest.mark.parametrize(("times", "cause"), [(MAX_DEPTH, Cause.TYPE), (MAX_DEPTH + 1, Cause.SYNTAX)])
+def test_the_depth_allowed_is_gos(times: int, cause: Cause) -> None:
+    assert fault_of(b"[" * times + b"]" * times).cause is cause
 
 
 def test_a_giant_number_is_a_wrong_type_and_never_converted() -> None:

@@ -77,7 +77,7 @@ async def test_the_token_is_nowhere_in_what_the_user_runs(world: World) -> None:
 
     for pid in (spawner, agent.pid, agent.user_pid):
         for part in ("cmdline", "environ"):
-            assert secret not in Path(f"/proc/{pid}/{part}").read_bytes()
+            assert secret not in content(f"/proc/{pid}/{part}")
     opened = {fd: os.readlink(f"/proc/{agent.user_pid}/fd/{fd}") for fd in os.listdir(f"/proc/{agent.user_pid}/fd")}
     assert sorted(opened) == ["0", "1", "2"]
     assert opened["0"] == "/dev/null"
@@ -85,17 +85,24 @@ async def test_the_token_is_nowhere_in_what_the_user_runs(world: World) -> None:
     for name in os.listdir(world.path / "agents"):
         path = world.path / "agents" / name
         assert not path.is_file() or secret not in path.read_bytes()
-    for part in ("maps",):
-        assert secret not in _memory_of(agent.user_pid, part)
-    assert secret not in _memory_of(spawner, "maps")
-    assert secret in _memory_of(agent.pid, "maps")  # so the search would have found it
+    assert secret not in memory_of(agent.user_pid)
+    assert secret not in memory_of(spawner)
+    assert secret in memory_of(agent.pid)  # so the search would have found it
 
 
-def _memory_of(pid: int, maps: str) -> bytes:
+def content(path: str) -> bytes:
+    """Return what a file of /proc says; empty when the process is gone."""
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return b""
+
+
+def memory_of(pid: int) -> bytes:
     """Return the writable memory of a process."""
     found = b""
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
-        for line in Path(f"/proc/{pid}/{maps}").read_text().splitlines():
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
             area = re.match(r"([0-9a-f]+)-([0-9a-f]+) rw", line)
             if area is None:
                 continue
@@ -125,7 +132,7 @@ async def test_its_working_directory_is_its_own_and_goes_with_it(world: World) -
 
     assert finish.succeeded
     assert log.splitlines()[1] == "700"
-    assert not Path(log.splitlines()[0]).exists()
+    assert not os.path.exists(log.splitlines()[0])
     await until(lambda: world.files() == [])
 
 
@@ -153,7 +160,7 @@ async def test_the_reason_of_a_failure_is_one_line(world: World, command: str, c
         (bash("true", operator="docker"), "could not start: this agent knows no operator 'docker'"),
         (
             bash("true", execution_timeout=-1),
-            "could not start: execution_timeout -1 is not a number of seconds above 0",
+            "could not start: execution_timeout -1 is not a number of seconds",
         ),
         (bash("true", context={"dag_id": "d"}), "could not start: task context: run_id must be text"),
         (bash("true", env={"A": "x\0y"}), "could not start: the process could not be prepared"),
@@ -164,7 +171,8 @@ async def test_the_reason_of_a_failure_is_one_line(world: World, command: str, c
 async def test_work_that_cannot_begin_fails_with_its_reason(world: World, work: dict[str, object], reason: str) -> None:
     finish, _ = await world.run(work)
 
-    assert (finish.succeeded, finish.exit_code, finish.reason) == (False, None, reason)
+    assert (finish.succeeded, finish.exit_code) == (False, None)
+    assert finish.reason.startswith(reason)
     await until(lambda: world.files() == [])
 
 
@@ -177,14 +185,12 @@ async def test_signals_and_pipes_behave_as_in_a_shell(world: World) -> None:
 
 
 async def test_a_log_of_any_bytes_arrives_as_it_was(world: World) -> None:
-    launch = await world.launch(
-        bash(r"printf '\000\377\200bad\r\n\033[31m'; head -c 300000 /dev/urandom | tee copy; exit 1")
-    )
+    launch = await world.launch(bash(r"printf '\000\377\200bad\r\n\033[31m'; head -c 300000 /dev/urandom; exit 1"))
     await world.ledger.finish(launch.launch_id)
 
     log = bytes(world.ledger.logs[launch.launch_id])
     assert log.startswith(b"\0\xff\x80bad\r\n\x1b[31m")
-    assert len(log) == 11 + 300_000 + 1
+    assert len(log) == 13 + 300_000
 
 
 async def test_a_huge_log_is_shipped_whole_in_parts(world: World) -> None:
@@ -197,12 +203,12 @@ async def test_a_huge_log_is_shipped_whole_in_parts(world: World) -> None:
 
 async def test_a_log_that_never_ends_is_cut_and_its_task_goes_on(world: World) -> None:
     """One task's output must not fill the disk."""
-    finish, log = await world.run(bash("head -c 70000000 /dev/zero | tr '\\0' x; echo; touch ../done"), seconds=90)
+    world.new_executor(max_log_bytes=100_000)
+    finish, log = await world.run(bash(f"head -c 3000000 /dev/zero | tr '\\0' x; touch {world.path}/done"))
 
     assert finish.succeeded
-    assert log.endswith("x\n[the log ends here: it is longer than 67108864 bytes]\n")
-    assert (world.path / "agents/done").exists()
-    (world.path / "agents/done").unlink()
+    assert log == "x" * 100_000 + "\n[the log ends here: it is longer than 100000 bytes]\n"
+    assert (world.path / "done").exists()
 
 
 async def test_the_log_can_be_read_while_the_task_runs(world: World) -> None:
@@ -231,14 +237,7 @@ async def test_what_the_process_leaves_behind_is_killed(world: World) -> None:
     assert len(pids) == 4
     assert not any(alive(pid) for pid in pids)
     assert launched_by(launch.launch_id, None, None) == []
-    assert not any(b"sleep\x001001" in _command_line(seen.pid) for seen in all_processes())
-
-
-def _command_line(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
+    assert not any(b"sleep\x001001" in content(f"/proc/{seen.pid}/cmdline") for seen in all_processes())
 
 
 async def test_a_process_that_closes_its_output_is_waited_for(world: World) -> None:

@@ -163,7 +163,7 @@ BASH, PYTHON = Work.from_json(some_work()), Work.from_json(some_work(operator="p
             Ended(0, None, b'R"' + b"x" * MAX_RESULT_BYTES + b'"'),
             PYTHON,
             False,
-            "its result is larger than 65536 bytes",
+            "its result is larger than 65536",
         ),
         (Ended(0, Stop("timed out after 30s", timed_out=True), b"R1"), PYTHON, False, "timed out after 30s"),
         (Ended(-15, Stop("cancelled"), b""), BASH, False, "cancelled"),

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.executors.reports import Finish, python
+from dexaflow.api.agent_routes import Finish
+from tests.executors.reports import python
 from tests.executors.world import World, until
 
 FILE = """
@@ -134,8 +135,8 @@ fds = {int(fd): os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/s
        and os.path.exists(f"/proc/self/fd/{fd}")}
 names = [n for n in os.environ if "TOKEN" in n]
 return [sorted(kind.split(":")[0] for kind in fds.values()), names, sys.argv, os.environ["MINE"],
-        os.environ["DEXAFLOW_TASK_ID"], [m for m in sys.modules if m.startswith("dexaflow.agent.m")], sys.flags.isolated,
-        open("/proc/self/cmdline").read()]
+        os.environ["DEXAFLOW_TASK_ID"], [m for m in sys.modules if m.startswith("dexaflow.agent.m")],
+        sys.flags.isolated, open("/proc/self/cmdline").read()]
 """
     launch_body = body.strip()
     finish, log = await run(world, root, launch_body, env={"MINE": "1"})
@@ -149,7 +150,7 @@ return [sorted(kind.split(":")[0] for kind in fds.values()), names, sys.argv, os
 
 async def test_what_a_task_starts_cannot_speak_for_it(world: World, root: Path) -> None:
     """The descriptor of the result is not inherited."""
-    body = "import subprocess\nreturn subprocess.run(['ls', '/proc/self/fd'], capture_output=True, text=True).stdout.split()"
+    body = "import subprocess\nreturn subprocess.check_output(['ls', '/proc/self/fd'], text=True).split()"
     finish, log = await run(world, root, body)
 
     assert finish.result is not None, log
@@ -157,11 +158,14 @@ async def test_what_a_task_starts_cannot_speak_for_it(world: World, root: Path) 
 
 
 async def test_output_arrives_line_by_line_and_in_order(world: World, root: Path) -> None:
-    finish, log = await run(
-        world,
-        root,
-        "for n in range(3):\n    print('out', n)\n    print('err', n, file=sys.stderr)\nos.system('echo sh')\nprint('x')",
-    )
+    body = """
+for n in range(3):
+    print('out', n)
+    print('err', n, file=sys.stderr)
+os.system('echo sh')
+print('x')
+"""
+    finish, log = await run(world, root, body.strip())
 
     assert finish.succeeded
     assert log == "out 0\nerr 0\nout 1\nerr 1\nout 2\nerr 2\nsh\nx\n"

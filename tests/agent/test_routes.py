@@ -58,7 +58,7 @@ async def test_an_attempt_is_two_requests() -> None:
     async with client_of(ledger, launch) as client:
         answer = await client.post("/started", json={"launch_id": launch.launch_id, "pid": 7, "host": "h"})
         assert (answer.status_code, answer.json()["work"]["bash_command"]) == (200, "true")
-        assert (await client.post("/finished", json=GOOD_FINISH)).json() == {}
+        assert (await client.post("/finished", json=GOOD_FINISH)).json() == {"finished": launch.launch_id}
 
     assert ledger.finishes[launch.launch_id] == Finish(True, 0, "", False, b'{"a":1}', 0, b"\xffhi")
 
@@ -183,7 +183,8 @@ async def test_a_log_without_a_place_is_refused(offset: str) -> None:
 
 @given(st.one_of(st.binary(max_size=60), st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(
-        st.sampled_from([*GOOD_FINISH, "launch_id", "pid", "host"]), inner)).map(lambda v: json.dumps(v).encode())))  # fmt: skip
+        st.sampled_from([*GOOD_FINISH, "launch_id", "pid", "host"]), inner)
+).map(lambda v: json.dumps(v).encode())))  # fmt: skip
 def test_no_body_makes_the_server_fail(body: bytes) -> None:
     async def post() -> None:
         ledger = Ledger(PROOFS.minter)

@@ -23,10 +23,6 @@ from dexaflow.api.own import shapes as own_shapes
 from dexaflow.api.ports import Health
 from tests.api.builders import Database, MemoryLogs, StoreCommands
 
-# looptime asks for the current event loop before each plain test too, and the first to ask is given a new one that
-# nobody ever closes. Once the loop has been set, even to none, nothing is made up.
-asyncio.set_event_loop(None)
-
 TOKEN = "right-token"
 
 

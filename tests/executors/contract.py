@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 import pytest
 
+from dexaflow.api.agent_routes import Finish
 from dexaflow.base.errors import ExecutorError
 from dexaflow.executors.ports import Executor, Exit, Launch
-from tests.executors.reports import Finish
 
 __all__ = ["ExecutorContract", "Rig"]
 

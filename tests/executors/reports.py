@@ -132,6 +132,7 @@ class Served:
 
     url: str
     fault: Fault | None = None
+    tokens: list[str] = field(default_factory=list)  # of each request
 
 
 class _Faulty:
@@ -140,6 +141,8 @@ class _Faulty:
         self._served = served
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            self._served.tokens += [v.decode() for k, v in scope["headers"] if k == b"authorization"]
         if scope["type"] == "http" and self._served.fault is not None:
             response = await self._served.fault(scope["path"])
             if response is not None:
@@ -157,15 +160,19 @@ async def serve(ledger: Ledger, verifier: Verifier, server_file: Path) -> AsyncI
     config = uvicorn.Config(app, log_level="critical", lifespan="off", ws="none", timeout_graceful_shutdown=1)
     server = _Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    while not server.started:
+    while not server.started:  # noqa: ASYNC110 - it has no event for it
         await asyncio.sleep(0.005)
-    server_file.write_text(json.dumps({"url": served.url}))
+    _write(server_file, served.url)
     try:
         yield served
     finally:
         server.should_exit = server.force_exit = True
         await serving
         listener.close()
+
+
+def _write(server_file: Path, url: str) -> None:
+    server_file.write_text(json.dumps({"url": url}))
 
 
 class _Server(uvicorn.Server):

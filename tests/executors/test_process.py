@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from dexaflow.agent.folder import AgentState
-from dexaflow.agent.processes import birth, launched_by, send_signal
+from dexaflow.agent.processes import all_processes, birth, launched_by, send_signal
+from dexaflow.api.agent_routes import Finish
 from dexaflow.base.errors import ExecutorError
 from dexaflow.executors import spawning
 from dexaflow.executors.ports import Executor, Exit, Launch
@@ -23,7 +24,7 @@ from dexaflow.executors.spawning import task_environment
 from dexaflow.tokens.launch import Launched
 from tests.executors.contract import ExecutorContract
 from tests.executors.proofs import Proofs
-from tests.executors.reports import Finish, bash
+from tests.executors.reports import bash
 from tests.executors.world import World, a_world, alive, until
 
 
@@ -84,6 +85,13 @@ def a_sleeper(**environment: str) -> "subprocess.Popen[bytes]":
     )
 
 
+def leave_files(world: World, launch_id: str) -> None:
+    """Leave what an agent has while it runs."""
+    Path(world.folder.log_file(launch_id)).write_text("a log")
+    Path(world.folder.work_folder(launch_id)).mkdir()
+    (Path(world.folder.work_folder(launch_id)) / "f").touch()
+
+
 @pytest.fixture
 async def stranger() -> AsyncIterator["subprocess.Popen[bytes]"]:
     process = a_sleeper()
@@ -135,9 +143,7 @@ async def test_what_a_dead_agent_left_is_cleared_away_by_the_next_start(world: W
     leader = a_sleeper()  # no launch in its environment, but the group that the agent wrote down
     escaped = a_sleeper(DEXAFLOW_LAUNCH_ID=launch_id)
     world.folder.claim(AgentState(launch_id, "a", 2**22 + 1, "x", leader.pid, birth(leader.pid)))
-    Path(world.folder.log_file(launch_id)).write_text("a log")
-    Path(world.folder.work_folder(launch_id)).mkdir()
-    (Path(world.folder.work_folder(launch_id)) / "f").touch()
+    leave_files(world, launch_id)
 
     assert await world.executor.recover() == []
 
@@ -240,11 +246,10 @@ async def test_nothing_is_leaked(world: World) -> None:
     spawner = world.executor.spawner_pid
     assert spawner is not None
     await until(lambda: len(os.listdir("/proc/self/fd")) <= len(before) + 1)  # the server's connections have closed
-    children = Path(f"/proc/{spawner}/task/{spawner}/children").read_text().split()
-    assert children == []
+    assert [seen.pid for seen in all_processes() if seen.parent == spawner] == []
     assert world.files() == []
     await world.executor.aclose()
-    assert not Path(f"/proc/{spawner}").exists()
+    assert not os.path.exists(f"/proc/{spawner}")
 
 
 async def test_the_server_environment_is_not_passed_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,13 +10,15 @@ from typing import Any
 
 from dexaflow.agent.folder import AgentState, Folder
 from dexaflow.agent.processes import all_processes
+from dexaflow.agent.spool import MAX_LOG_BYTES
+from dexaflow.api.agent_routes import Finish
 from dexaflow.base.clock import SystemClock
 from dexaflow.executors.ports import Exit, Launch
 from dexaflow.executors.process import ProcessExecutor
 from dexaflow.tokens.keys import public_keys
 from dexaflow.tokens.verify import Verifier
 from tests.executors.proofs import Proofs
-from tests.executors.reports import Finish, Ledger, Served, serve
+from tests.executors.reports import Ledger, Served, serve
 
 __all__ = ["World", "a_world", "alive", "until"]
 
@@ -24,7 +26,7 @@ __all__ = ["World", "a_world", "alive", "until"]
 async def until(true: Callable[[], object], seconds: float = 20.0) -> None:
     """Return once `true()` holds; for what no event tells of: other processes and their files."""
     async with asyncio.timeout(seconds):
-        while not true():
+        while not true():  # noqa: ASYNC110 - no event tells of it
             await asyncio.sleep(0.01)
 
 
@@ -56,9 +58,9 @@ class World:
     def verifier(self) -> Verifier:
         return Verifier(public_keys(self.proofs.key), SystemClock())
 
-    def new_executor(self) -> ProcessExecutor:
+    def new_executor(self, max_log_bytes: int = MAX_LOG_BYTES) -> ProcessExecutor:
         """Return an executor on the same folder, as a restart of the server makes one."""
-        self.executor = ProcessExecutor(self.path / "agents", self.server_file)
+        self.executor = ProcessExecutor(self.path / "agents", self.server_file, max_log_bytes=max_log_bytes)
         self.executor.on_exit(self.exits.append)
         return self.executor
 

@@ -8,10 +8,6 @@ import pytest
 import trustme
 import uvloop
 
-# looptime asks for the current event loop before each plain test too, and the first to ask is given a new one that
-# nobody ever closes. Once the loop has been set, even to none, nothing is made up.
-asyncio.set_event_loop(None)
-
 
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item

@@ -188,7 +188,7 @@ def test_a_token_that_is_not_exactly_ours_is_rejected_without_being_quoted(token
 
 def test_a_kid_that_is_no_text_is_rejected(clock: MovedClock) -> None:
     """A header is foreign input too."""
-    header, payload, signature = a_token(clock).reveal().split(".")
+    _, payload, signature = a_token(clock).reveal().split(".")
     for kid in (["x"], {"a": 1}, 7, None):
         changed = base64.urlsafe_b64encode(json.dumps({"alg": "EdDSA", "kid": kid}).encode()).decode().rstrip("=")
         with pytest.raises(TokenRejected):

@@ -35,10 +35,6 @@ from dexaflow.policy.checked import Checked, Setting
 
 __all__ = ["Gate", "HookStatus", "anyone"]
 
-# The spec's field for a task whose code travels apart from its image. No attempt of ours does: its code is in its
-# image, or in the DAG folder on Lite, so the answer is the same for every attempt.
-SOURCE_MODE: Final = False
-
 _NOT_ASKED: Final = "not asked, since it failed several times in a row; it is tried again soon"
 
 
@@ -143,19 +139,20 @@ class Gate:
         ticket = hook.take_ticket(may_probe)
         if ticket is None:
             return self._not_asked(hook, walk)
-        request = walk.request(self._new_uid())
-        started = self._clock.monotonic()
         end = End.CANCELLED  # until the question has ended in some other way
         broken: HookBroken | None = None
         try:
-            answered = await hook.caller.ask(request)
-            decision, seconds = well_formed(answered.decision), answered.seconds
-            end = End.ANSWERED
-        except HookBroken as error:
-            broken, end = error, End.FAILED
-        except Exception as error:  # noqa: BLE001 - foreign code: whatever it raises is a hook without a decision
-            broken, end = HookBroken(_described(error), timed_out=isinstance(error, TimeoutError)), End.FAILED
-        finally:
+            request = walk.request(self._new_uid())
+            started = self._clock.monotonic()
+            try:
+                answered = await hook.caller.ask(request)
+                decision, seconds = well_formed(answered.decision), answered.seconds
+                end = End.ANSWERED
+            except HookBroken as error:
+                broken, end = error, End.FAILED
+            except Exception as error:  # noqa: BLE001 - foreign code: whatever it raises is a hook without a decision
+                broken, end = HookBroken(_described(error), timed_out=isinstance(error, TimeoutError)), End.FAILED
+        finally:  # the ticket was taken above, so it is given back whatever happens
             hook.settle(ticket, end, broken)
         if broken is not None:
             took = self._clock.monotonic() - started if broken.seconds is None else broken.seconds
@@ -292,7 +289,7 @@ class _Walk:
             try_number=attempt.try_number,
             operator=attempt.task.operator,
             image=checked.image,
-            source_mode=SOURCE_MODE,
+            source_mode=_in_source_mode(checked),
             resources=checked.resources,
             execution=_without_own_keys(self.execution),
             service_account_chosen=checked.service_account_chosen,
@@ -304,6 +301,11 @@ class _Walk:
 
     def refused(self, hook: str, reason: str) -> Refused:
         return Refused(self._checked.attempt, hook, reason, tuple(self.reviews), settings=self.settings)
+
+
+def _in_source_mode(checked: Checked) -> bool:
+    """The spec's `source_mode`: the task's code is the DAG's source, which we carry, and not in an image."""
+    return checked.attempt.task.operator == "python" and not checked.image
 
 
 def _without_own_keys(execution: Execution) -> Execution:

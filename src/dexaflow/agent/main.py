@@ -83,7 +83,7 @@ def _attempt(order: Order, folder: Folder, state: AgentState, link: Link, *, ado
         started = link.call("/agent/v1/started", json.dumps(me).encode(), _Started.from_json)
     except NotAcceptable as problem:
         raise TurnedAway(str(problem)) from None
-    spool = Spool(folder.log_file(order.launch_id))
+    spool = Spool(folder.log_file(order.launch_id), order.max_log_bytes)
     try:
         work = Work.from_json(started.work)
         place = folder.work_folder(order.launch_id)
@@ -100,7 +100,7 @@ def _attempt(order: Order, folder: Folder, state: AgentState, link: Link, *, ado
             raise TurnedAway(ended.stop.reason)
         outcome = outcome_of(ended, work)
     folder.remove_work(order.launch_id)
-    _finish(link, spool, outcome, heard)
+    _finish(link, spool, order.launch_id, outcome, heard)
     spool.close()
     return HEARD
 
@@ -150,8 +150,13 @@ def _watch(
     return ended, reporter.heard
 
 
-def _finish(link: Link, spool: Spool, outcome: Outcome, heard: int) -> None:
+def _finish(link: Link, spool: Spool, launch_id: str, outcome: Outcome, heard: int) -> None:
     """Report the end, the rest of the log with it, until it is heard."""
+
+    def understand(said: Any) -> None:
+        if said["finished"] != launch_id:
+            raise ValueError("not an answer to finished")
+
     heard = ship(link, spool, heard, _MAX_TAIL_BYTES, None)
     tail = spool.read(heard, _MAX_TAIL_BYTES)
     tail += spool.read(heard + len(tail), _MAX_TAIL_BYTES - len(tail))
@@ -165,7 +170,7 @@ def _finish(link: Link, spool: Spool, outcome: Outcome, heard: int) -> None:
         "log_tail": base64.b64encode(tail).decode(),
     }
     try:
-        link.call("/agent/v1/finished", json.dumps(said).encode(), lambda answer: None)
+        link.call("/agent/v1/finished", json.dumps(said).encode(), understand)
     except NotAcceptable as problem:
         bare = {
             **said,
@@ -175,4 +180,4 @@ def _finish(link: Link, spool: Spool, outcome: Outcome, heard: int) -> None:
             "log_tail": "",
         }
         with contextlib.suppress(NotAcceptable):
-            link.call("/agent/v1/finished", json.dumps(bare).encode(), lambda answer: None)
+            link.call("/agent/v1/finished", json.dumps(bare).encode(), understand)

@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 
 from dexaflow.agent.folder import is_launch_id
+from dexaflow.agent.spool import MAX_LOG_BYTES
 
 __all__ = ["Order"]
 
@@ -17,6 +18,7 @@ class Order:
     folder: str
     server_file: str = ""
     url: str = ""
+    max_log_bytes: int = MAX_LOG_BYTES
 
     def __post_init__(self) -> None:
         if not is_launch_id(self.launch_id):

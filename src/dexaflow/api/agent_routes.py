@@ -156,7 +156,8 @@ def agent_routes(reports: Reports, verifier: Verifier) -> list[Route]:
         return answer if isinstance(answer, Gone) else {"offset": answer}
 
     async def finished(request: Request, claims: Claims) -> object:
-        return await reports.finished(claims, _finish(await _object(request))) or {}
+        answer = await reports.finished(claims, _finish(await _object(request)))
+        return {"finished": claims.launch_id} if answer is None else answer
 
     return [
         route("started", started),

@@ -30,7 +30,7 @@ def walk(told: "shapes.Explanation", now: datetime) -> dict[str, object]:
         "state": _state(told),
         "trigger": _trigger(told["trigger"]),
         "scheduled": full(told["scheduled_at"]) if told["scheduled_at"] else _NOT_YET,
-        "slots": _slots(told["slots"], now),
+        "slots": _slots(told["slots"], now, held=told["admission"]["held_since"] is not None),
         "own checks": _with(told["own_checks"]["outcome"], told["own_checks"]["reason"]),
     }
     for number, review in enumerate(told["admission"]["reviews"], 1):
@@ -59,8 +59,10 @@ def _trigger(trigger: "shapes.Trigger") -> str:
     return f"{trigger['run_type']}{by}, {full(trigger['queued_at'])}{note}"
 
 
-def _slots(slots: "shapes.Slots", now: datetime) -> str:
+def _slots(slots: "shapes.Slots", now: datetime, *, held: bool) -> str:
     count = f"{slots['pool_slots']} of pool {slots['pool']}"
+    if held:
+        return f"{count}, given back while it is held"  # R6.1
     if slots["taken_at"] is None:
         return _with(f"{count}, {_NOT_YET} taken", slots["waits_because"])
     has = "held now" if slots["holds_now"] else "given back"

@@ -55,7 +55,6 @@ def show(run: Run, task: Task, number: Try = None, data: Data = None, output: Sh
         return
     now = local_now()
     asked = found["next_ask_at"]
-    retry = found["retry_at"]
     fields: dict[str, object] = {
         "task": found["task_id"],
         "run": found["run_id"],
@@ -66,7 +65,7 @@ def show(run: Run, task: Task, number: Try = None, data: Data = None, output: Sh
         "hook": found["hook"] or None,
         "reason": found["reason"] or None,
         "asked again": None if asked is None else f"{full(asked)} ({until(asked, now)})",
-        "next try": None if retry is None else f"{full(retry)} ({until(retry, now)})",
+        "next try": full(found["retry_at"]),
         "operator": found["operator"],
         "pool": f"{found['pool']}, {found['pool_slots']} {'slot' if found['pool_slots'] == 1 else 'slots'}",
         "scheduled": full(found["scheduled_at"]),

@@ -13,6 +13,7 @@ from dexaflow.agent.folder import AgentState, Folder
 from dexaflow.agent.main import HEARD, TURNED_AWAY
 from dexaflow.agent.order import Order
 from dexaflow.agent.processes import birth, send_signal
+from dexaflow.agent.spool import MAX_LOG_BYTES
 from dexaflow.base.errors import ExecutorError
 from dexaflow.executors.leftovers import clear_away
 from dexaflow.executors.ports import Exit, Found, Launch
@@ -39,16 +40,18 @@ class ProcessExecutor:
     All methods belong to one event loop.
     """
 
-    def __init__(self, folder: Path, server_file: Path) -> None:
+    def __init__(self, folder: Path, server_file: Path, *, max_log_bytes: int = MAX_LOG_BYTES) -> None:
         """Make an executor that has started nothing yet.
 
         Args:
             folder: Where agents keep their files; ours alone, survives restarts. Made if it is not there.
             server_file: JSON with the server's present ``url``; agents read it for each connection.
+            max_log_bytes: What one attempt may log; beyond it the log is cut.
         """
         self._folder = Folder(folder.absolute())
         self._folder.make()
         self._server_file = str(server_file.absolute())
+        self._max_log_bytes = max_log_bytes
         self._agents: dict[str, _Agent] = {}
         self._starting: dict[str, asyncio.Task[Forked]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -72,7 +75,13 @@ class ProcessExecutor:
         if not isinstance(launch, Launch):
             raise TypeError("an executor starts a Launch, nothing else")
         launch_id = launch.launch_id
-        order = Order(launch_id, launch.launched.attempt_id, self._folder.path, server_file=self._server_file)
+        order = Order(
+            launch_id,
+            launch.launched.attempt_id,
+            self._folder.path,
+            server_file=self._server_file,
+            max_log_bytes=self._max_log_bytes,
+        )
         # A task of its own: a start that is cancelled half-way must still end as known.
         starting = asyncio.get_running_loop().create_task(self._spawning.fork(order, launch.token.reveal()))
         self._starting[launch_id] = starting

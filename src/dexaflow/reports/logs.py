@@ -1,5 +1,6 @@
 """Task logs as files of the data folder: one a try, 0600 in 0700 folders (R10.4)."""
 
+import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -9,8 +10,9 @@ __all__ = ["LogFiles"]
 
 
 def _name(part: str) -> str:
-    """Return a file name that no id can use to leave its folder."""
-    return quote(part, safe="").replace(".", "%2E")
+    """Return a file name that no id can use to leave its folder, and that every file system takes."""
+    name = quote(part, safe="").replace(".", "%2E")
+    return name if len(name) <= 200 else f"{name[:120]}-{hashlib.sha256(part.encode()).hexdigest()}"
 
 
 class LogFiles:

@@ -36,6 +36,7 @@ __all__ = [
     "retry_wait",
 ]
 
+NO_REASON = "no reason given"  # R4.3: legal, and shown so
 _DECIDED: Mapping[str, Any] = {"next_ask_at": None, "next_ask_due": None, "broken_seconds": 0.0, "broken_since": None}
 
 
@@ -125,7 +126,7 @@ def refuse(tx: Tx, refused: Refused, placement: str | None) -> bool:
     row = None
     for state in (State.QUEUED, State.HELD):
         row = row or move(
-            tx, refused.attempt.id, Event.REFUSED, state, reason=refused.reason, hook=refused.hook,
+            tx, refused.attempt.id, Event.REFUSED, state, reason=refused.reason or NO_REASON, hook=refused.hook,
             ended_at=tx.now_iso, held_at=None, placement=placement, **_DECIDED,
         )  # fmt: skip
     return row is not None
@@ -156,7 +157,8 @@ def hold(tx: Tx, held: Held, *, next_ask_due: float, turn: int, placement: str |
         return False
     keep = first_turn and was.state == State.HELD and was.turn and was.hook == held.hook
     columns: dict[str, Any] = {
-        "reason": held.reason, "hook": held.hook, "next_ask_at": tx.at(next_ask_due), "next_ask_due": next_ask_due,
+        "reason": held.reason or NO_REASON, "hook": held.hook,
+        "next_ask_at": tx.at(next_ask_due), "next_ask_due": next_ask_due,
         "turn": was.turn if keep else turn,
         "broken_seconds": waited, "broken_since": tx.up if held.broken else None,
     }  # fmt: skip

@@ -136,7 +136,8 @@ runs = Table(
     UniqueConstraint("dag_id", "run_type", "logical_date"),
     Index(None, "dag_id", "state"),
     Index(None, "state", "ended_at"),
-    Index(None, "dag_id", "run_id"),
+    Index(None, "queued_at", "run_id"),
+    Index(None, "dag_id", "queued_at", "run_id"),
     Index("ix_runs_dirty", "run_id", sqlite_where=text("dirty"), postgresql_where=text("dirty")),
     Index(
         "ix_runs_timeout",

@@ -275,11 +275,14 @@ def upgrade() -> None:
         sa.UniqueConstraint("dag_id", "run_type", "logical_date", name=op.f("uq_runs_dag_id_run_type_logical_date")),
     )
     with op.batch_alter_table("runs", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_runs_dag_id_run_id"), ["dag_id", "run_id"], unique=False)
+        batch_op.create_index(
+            batch_op.f("ix_runs_dag_id_queued_at_run_id"), ["dag_id", "queued_at", "run_id"], unique=False
+        )
         batch_op.create_index(batch_op.f("ix_runs_dag_id_state"), ["dag_id", "state"], unique=False)
         batch_op.create_index(
             "ix_runs_dirty", ["run_id"], unique=False, sqlite_where=sa.text("dirty"), postgresql_where=sa.text("dirty")
         )
+        batch_op.create_index(batch_op.f("ix_runs_queued_at_run_id"), ["queued_at", "run_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_runs_state_ended_at"), ["state", "ended_at"], unique=False)
         batch_op.create_index(
             "ix_runs_timeout",
