@@ -150,12 +150,12 @@ class Demo:
     def held(self) -> None:
         """One workflow is held by a freeze, then released."""
         say("2. globex/quarter_close: a freeze is on; it is held without a token, a process or a pool slot", "bold")
-        self.endpoint.freeze.touch()
+        self.endpoint.freeze.write_text("06:00 UTC\n")
         run_id = self.trigger("quarter_close", "globex")
         until(lambda: self.lite.tasks(run_id)["close_books"]["state"] == "held", "globex/quarter_close to be held")
         until(lambda: self.asked(run_id)[0] >= 2, "globex/quarter_close to be asked again")
         task = self.lite.tasks(run_id)["close_books"]
-        expect(task["reason"], "quarter-end freeze until 06:00 UTC", "the reason of globex/quarter_close")
+        expect(task["reason"], "quarter_close is frozen until 06:00 UTC", "the reason of globex/quarter_close")
         say("  the freeze ends")
         self.endpoint.freeze.unlink()
         expect(self.ended(run_id), "success", "globex/quarter_close")

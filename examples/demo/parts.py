@@ -26,7 +26,7 @@ class DemoFailed(Exception):  # noqa: N818 - what the demo says
     """Something differs from what the demo promises."""
 
 
-def until(look: Callable[[], T], what: str, seconds: float = 60.0) -> T:
+def until(look: Callable[[], T | None], what: str, seconds: float = 60.0) -> T:
     """Return the first truthy thing that `look` finds. Raises `DemoFailed`."""
     deadline = time.monotonic() + seconds
     while not (found := look()):
@@ -95,7 +95,7 @@ class Endpoint(Process):
     def start(self) -> None:
         """Start it and wait until it listens."""
         self.begin(
-            "endpoint", "serve", "examples.demo.policy:place", "--host", "127.0.0.1", "--port", str(self.port),
+            "endpoint", "serve", "examples.policy.demo_policy:policy", "--host", "127.0.0.1", "--port", str(self.port),
             "--tls-cert", str(self.folder / "tls.crt"), "--tls-key", str(self.folder / "tls.key"),
             "--token-file", str(self.token), "--path", "/admit",
             environ={"DEMO_FREEZE_FILE": str(self.freeze)},

@@ -132,8 +132,7 @@ async def test_its_working_directory_is_its_own_and_goes_with_it(world: World) -
 
     assert finish.succeeded
     assert log.splitlines()[1] == "700"
-    assert not os.path.exists(log.splitlines()[0])
-    await until(lambda: world.files() == [])
+    await until(lambda: world.files() == [] and not os.path.exists(log.splitlines()[0]))
 
 
 @pytest.mark.parametrize(

@@ -133,9 +133,9 @@ def test_an_order_says_where_the_server_is_in_one_way() -> None:
     order = Order("launch-1", "attempt-1", "/data/agents", server_file="/data/server.json")
 
     assert Order.from_json(order.to_json()) == order
-    for wrong in ({}, {"server_file": "a", "url": "b"}):
+    for server_file, url in (("", ""), ("a", "b")):
         with pytest.raises(ValueError, match="one of them"):
-            Order("launch-1", "attempt-1", "/", **wrong)
+            Order("launch-1", "attempt-1", "/", server_file, url)
 
 
 def some_work(**changes: Any) -> dict[str, Any]:

@@ -249,7 +249,7 @@ async def test_nothing_is_leaked(world: World) -> None:
     assert [seen.pid for seen in all_processes() if seen.parent == spawner] == []
     assert world.files() == []
     await world.executor.aclose()
-    assert not os.path.exists(f"/proc/{spawner}")
+    assert not alive(spawner)
 
 
 async def test_the_server_environment_is_not_passed_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

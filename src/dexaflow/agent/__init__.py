@@ -29,9 +29,10 @@ file (``{"url": "http://127.0.0.1:8080"}``) for each connection, since a restart
     has already are ignored; bytes beyond its end are not taken, and M tells the agent where to begin again.
 ``POST /agent/v1/finished`` ``{"state": "success"|"failed", "exit_code": int|null, "reason": str, "timed_out": bool,
 "result": str|null, "log_offset": int, "log_tail": str}``
-    -> 200 ``{"finished": launch_id}``. `exit_code` is negative for a signal, null when nothing ran. `reason` is one line, empty for a
-    success. `result` is JSON text of at most 65,536 bytes, null when there is none (a bash task). `log_tail` is the
-    base64 of the last bytes of the log, at most 64 KiB, which begin at `log_offset`. Said again it changes nothing.
+    -> 200 ``{"finished": launch_id}``. `exit_code` is negative for a signal, null when nothing ran. `reason` is one
+    line, empty for a success. `result` is JSON text of at most 65,536 bytes, null when there is none (a bash task).
+    `log_tail` is the base64 of the last bytes of the log, at most 64 KiB, which begin at `log_offset`. Said again it
+    changes nothing.
 
 So a tiny attempt is two requests: `started`, and `finished` with its log inside.
 
