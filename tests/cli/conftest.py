@@ -51,13 +51,13 @@ freeze.name, place.name, broken.name = "freeze", "place", "broken"
 '''
 
 DAGS = {
-    "etl": f'''
+    "etl": f"""
         from dexaflow import DAG, bash
 
         with DAG("etl", description={HOSTILE!r}, tags=["daily"]):
             bash("extract", "printf 'one\\\\n\\\\033[31mtwo\\\\033[0m\\\\r\\\\nthr\\\\tee \\\\377 end'",
                  env={{"SECRET": "hunter2"}}, execution={{"labels": {{"team": "data"}}}}) >> bash("load", "true")
-        ''',
+        """,
     "failing": """
         from dexaflow import DAG, bash
 

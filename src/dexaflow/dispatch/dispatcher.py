@@ -272,7 +272,8 @@ class Dispatcher:
                 up=tx.up, recheck=self._recheck, jitter=jitter, broken=held.broken, broken_wait=waited
             )  # fmt: skip
             if ask.failed:
-                reason = f"dispatch_failed: {held.reason}"
+                said = admitting.last_failure(tx, held)
+                reason = f"dispatch_failed: waited 15 minutes on admission hook {held.hook}: {said}"
                 wait = admitting.retry_wait(tx, held.attempt, retry)
                 due = None if wait is None else tx.up + wait
                 return "failed" if admitting.dispatch_failed(tx, held, reason=reason, retry_due=due) else "moved"

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dexaflow.admission.decisions import Changes
-from dexaflow.admission.results import Admitted, Held, Refused, Review
+from dexaflow.admission.results import Admitted, Held, Outcome, Refused, Review
 from dexaflow.model.attempt import Attempt
 from dexaflow.model.execution import Execution, Resources
 from dexaflow.model.states import Event, State
@@ -24,6 +24,7 @@ __all__ = [
     "dispatch_failed",
     "due_holds",
     "hold",
+    "last_failure",
     "last_turn",
     "launch",
     "next_hold_due",
@@ -167,6 +168,23 @@ def hold(tx: Tx, held: Held, *, next_ask_due: float, turn: int, placement: str |
     row = move(tx, held.attempt.id, Event.HELD, State.QUEUED, held_at=tx.now_iso, queued_at=None, **columns)
     row = row or move(tx, held.attempt.id, Event.HELD, State.HELD, **columns)
     return row is not None
+
+
+def last_failure(tx: Tx, held: Held) -> str:
+    """Return what an author may know of the latest question that failed (R7.2): how, and its id in the server log."""
+    reviews = [r for r in held.reviews if r.hook == held.hook and r.outcome is Outcome.ERROR]
+    if reviews:
+        reason, incident = reviews[-1].reason, reviews[-1].incident
+    else:
+        row = tx.one(
+            "SELECT reason, incident FROM reviews WHERE attempt_id = :a AND hook = :h AND outcome = 'error'"
+            " ORDER BY id DESC LIMIT 1",
+            a=held.attempt.id, h=held.hook,
+        )  # fmt: skip
+        if row is None:
+            return "the request failed"
+        reason, incident = row.reason, row.incident
+    return f"{reason} (incident {incident})" if incident else reason
 
 
 def dispatch_failed(tx: Tx, held: Held, *, reason: str, retry_due: float | None) -> bool:
