@@ -158,6 +158,25 @@ def test_many_holds_of_one_tenant_do_not_delay_anothers(tmp_path: Path) -> None:
     run_virtually(test)
 
 
+def test_places_that_become_free_one_by_one_are_shared_between_tenants(tmp_path: Path) -> None:
+    """R6.2: a tenant with more due holds than can ever be asked in time does not crowd out another's single one."""
+
+    async def test() -> None:
+        async with world(tmp_path, recheck=1.0, parallelism=1000) as w:
+            w.do(lambda tx: people.set_pool(tx, "default_pool", 10_000, None))
+            w.hook.always(hold("frozen"))
+            w.hook.takes = 0.5
+            w.register(*(a_task(f"t{i}") for i in range(500)))
+            w.register(a_task("other"), dag_id="e", tenant_id="zebra")
+            w.trigger()
+            w.trigger("r2", "e")
+            await w.seconds(60)
+            times = w.hook.times("other")
+            assert max(b - a for a, b in pairwise(times[1:])) < 3.0
+
+    run_virtually(test)
+
+
 def test_asks_follow_recheck_and_not_the_tick(tmp_path: Path) -> None:
     """R6.2: asks a second are held / recheck."""
 

@@ -5,6 +5,7 @@ asked at once is bounded: that is the pace. No lock or transaction is held while
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -164,9 +165,14 @@ class Dispatcher:
         room = self._max_rechecks - len(self._rechecking)
         if room > 0:
             besides = frozenset(self._asking)
-            due, next_due = await self._store.do(
-                lambda tx: (admitting.due_holds(tx, limit=room, besides=besides), admitting.next_hold_due(tx))
-            )
+            busy = Counter(self._asking[a].tenant_id for a in self._rechecking)
+            share = self._max_rechecks * 3 // 4
+
+            def look(tx: Tx) -> tuple[list[Attempt], float | None]:
+                due = admitting.due_holds(tx, limit=room, besides=besides, busy=busy, per_tenant=share)
+                return due, admitting.next_hold_due(tx)
+
+            due, next_due = await self._store.do(look)
             for attempt in due:
                 self._recheck_one(group, attempt, probe=False)
             if len(due) == room:

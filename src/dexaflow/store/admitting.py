@@ -1,5 +1,6 @@
 """What came of asking about an attempt: each a guarded move, with the reviews written in the same transaction."""
 
+import heapq
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -271,14 +272,22 @@ def all_held(tx: Tx) -> list[HeldNow]:
     ]
 
 
-def due_holds(tx: Tx, *, limit: int, besides: frozenset[str]) -> list[Attempt]:
+def due_holds(
+    tx: Tx, *, limit: int, besides: frozenset[str], busy: Mapping[str, int], per_tenant: int
+) -> list[Attempt]:
     """Return held attempts that are due to be asked again, `limit` at most, shared evenly between tenants (R6.2).
 
-    Tenants take turns: each one's longest due first. `besides` are being asked already. The cost follows what is due.
+    The tenant with the fewest attempts being asked comes next, with the one that is due longest; so the places that
+    become free one by one are shared too. The cost follows what is due.
+
+    Args:
+        besides: Attempts that are being asked already.
+        busy: By tenant, how many held attempts are being asked.
+        per_tenant: At most so many at once for one tenant, so that there is always a place for another's.
     """
     if limit <= 0:
         return []
-    by_tenant: list[list[str]] = []
+    due: dict[str, list[str]] = {}
     tenant = ""
     while True:  # one probe of the index a tenant
         found = tx.one(
@@ -288,18 +297,26 @@ def due_holds(tx: Tx, *, limit: int, besides: frozenset[str]) -> list[Attempt]:
         if found is None or found.tenant_id is None:
             break
         tenant = found.tenant_id
+        room = min(limit, per_tenant - busy.get(tenant, 0))
+        if room <= 0:
+            continue
         rows = tx.all(
             "SELECT attempt_id FROM task_instances WHERE state = 'held' AND tenant_id = :t AND next_ask_due <= :up"
             " ORDER BY next_ask_due LIMIT :limit",
-            t=tenant, up=tx.up, limit=limit + len(besides),
+            t=tenant, up=tx.up, limit=room + len(besides),
         )  # fmt: skip
-        due = [r.attempt_id for r in rows if r.attempt_id not in besides][:limit]
-        if due:
-            by_tenant.append(due)
+        wanting = [r.attempt_id for r in rows if r.attempt_id not in besides][:room]
+        if wanting:
+            due[tenant] = wanting[::-1]
+    queue = [(busy.get(tenant, 0), tenant) for tenant in due]
+    heapq.heapify(queue)
     chosen: list[str] = []
-    for turn in range(max((len(d) for d in by_tenant), default=0)):
-        chosen.extend(d[turn] for d in by_tenant if turn < len(d))
-    found_attempts = (attempt_if(tx, a, State.HELD) for a in chosen[:limit])
+    while queue and len(chosen) < limit:
+        asked, tenant = heapq.heappop(queue)
+        chosen.append(due[tenant].pop())
+        if due[tenant]:
+            heapq.heappush(queue, (asked + 1, tenant))
+    found_attempts = (attempt_if(tx, a, State.HELD) for a in chosen)
     return [a for a in found_attempts if a is not None]
 
 
