@@ -34,7 +34,7 @@ class Program:
         }  # fmt: skip
         return {name: value for name, value in made.items() if value is not None}
 
-    def run(self, *arguments: str, code: int = 0, input: str = "", **environ: str | None) -> Ended:  # noqa: A002 - as subprocess has it
+    def run(self, *arguments: str, code: int = 0, input: str = "", **environ: Any) -> Ended:  # noqa: A002 - as subprocess has it
         """Run it to its end with pipes; it must end with `code`."""
         ended = subprocess.run(
             [*_MAIN, *arguments], cwd=self.cwd, env=self.environ(environ), input=input, capture_output=True,
@@ -44,7 +44,7 @@ class Program:
         assert "Traceback" not in ended.stderr
         return ended
 
-    def json(self, *arguments: str, code: int = 0, **environ: str | None) -> Any:
+    def json(self, *arguments: str, code: int = 0, **environ: Any) -> Any:
         """Return what it prints with `--output json`: one document in ASCII, so no reader is led astray."""
         ended = self.run(*arguments, "--output", "json", code=code, **environ)
         assert ended.stdout.isascii()
@@ -52,7 +52,7 @@ class Program:
         return json.loads(ended.stdout)
 
     @contextlib.contextmanager
-    def started(self, *arguments: str, **environ: str | None) -> Iterator["subprocess.Popen[str]"]:
+    def started(self, *arguments: str, **environ: Any) -> Iterator["subprocess.Popen[str]"]:
         """Start it with pipes; it is gone afterwards."""
         process = subprocess.Popen(
             [*_MAIN, *arguments], cwd=self.cwd, env=self.environ(environ), stdin=subprocess.DEVNULL,

@@ -74,7 +74,7 @@ def alone(tmp_path: Path) -> Program:
     return Program(tmp_path / "data", tmp_path)
 
 
-def at(url: str, token: str | None = TOKEN) -> dict[str, str | None]:
+def at(url: str, token: str | None = TOKEN) -> dict[str, Any]:
     return {"DEXAFLOW_URL": url, "DEXAFLOW_TOKEN": token}
 
 
@@ -128,7 +128,9 @@ def test_the_folders_token_goes_to_no_other_machine(served: Served) -> None:
 
 
 def test_token_and_user_go_along_and_proxies_are_ignored(alone: Program, stand: Stand) -> None:
-    proxies = dict.fromkeys(("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy"), "http://127.0.0.1:1")
+    proxies: dict[str, Any] = dict.fromkeys(
+        ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy"), "http://127.0.0.1:1"
+    )
     alone.run("hooks", "list", **at(stand.url + "/behind/"), **proxies)
     path, headers = stand.requests[0]
     assert path == "/behind/dexaflow/v1/hooks"
@@ -140,6 +142,10 @@ def _cut_off(handler: BaseHTTPRequestHandler) -> None:
     handler.wfile.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{")
 
 
+def _no_http(handler: BaseHTTPRequestHandler) -> None:
+    handler.wfile.write(b"\x00\x01 SSH-2.0\r\n\r\n")
+
+
 ANSWERS: dict[str, tuple[Answer, str]] = {
     "a redirect": (lambda h: reply(h, 302, b""), "answers with a redirect"),
     "a page": (lambda h: reply(h, 200, b"<html>", "text/html"), "is not Dexaflow"),
@@ -149,7 +155,7 @@ ANSWERS: dict[str, tuple[Answer, str]] = {
         lambda h: reply(h, 503, {"detail": "busy \x1b[31m\nnow"}, "application/problem+json"),
         "busy \\u001b[31m\\u000anow",
     ),
-    "no HTTP": (lambda h: h.wfile.write(b"\x00\x01 SSH-2.0\r\n\r\n") and None, "broke off its answer"),
+    "no HTTP": (_no_http, "broke off its answer"),
     "half an answer": (_cut_off, "broke off its answer"),
     "nothing": (lambda h: None, "broke off its answer"),
 }

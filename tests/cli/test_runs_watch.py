@@ -3,6 +3,7 @@
 import json
 import signal
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -112,7 +113,7 @@ STREAM = (
 @given(st.lists(st.integers(1, len(STREAM) - 1)))
 def test_events_are_the_same_however_the_bytes_come(cuts: list[int]) -> None:
     places = [0, *sorted(set(cuts)), len(STREAM)]
-    parts = [STREAM[a:b] for a, b in zip(places, places[1:], strict=False)]
+    parts = [STREAM[a:b] for a, b in pairwise(places)]
     assert list(parse_events(pieces(*parts))) == [
         Event("run", {"run_id": "r"}),
         Event("task", {"reason": "\u20ac"}),

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -167,7 +168,7 @@ def test_a_log_is_the_same_text_however_its_bytes_come(log: bytes, cuts: list[in
     assert all(shown(line) == line for line in whole)
     places = [0, *sorted(c for c in cuts if c <= len(log)), len(log)]
     lines, found = ShownLines(), list[str]()
-    for start, end in zip(places, places[1:], strict=False):
+    for start, end in pairwise(places):
         found += lines.feed(log[start:end])
     assert found + lines.feed(b"", last=True) == whole
 

@@ -160,7 +160,7 @@ async def serve(ledger: Ledger, verifier: Verifier, server_file: Path) -> AsyncI
     config = uvicorn.Config(app, log_level="critical", lifespan="off", ws="none", timeout_graceful_shutdown=1)
     server = _Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    while not server.started:  # noqa: ASYNC110 - it has no event for it
+    while not server.started:
         await asyncio.sleep(0.005)
     _write(server_file, served.url)
     try:

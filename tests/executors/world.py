@@ -26,7 +26,7 @@ __all__ = ["World", "a_world", "alive", "until"]
 async def until(true: Callable[[], object], seconds: float = 20.0) -> None:
     """Return once `true()` holds; for what no event tells of: other processes and their files."""
     async with asyncio.timeout(seconds):
-        while not true():  # noqa: ASYNC110 - no event tells of it
+        while not true():
             await asyncio.sleep(0.01)
 
 

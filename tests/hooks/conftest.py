@@ -1,4 +1,4 @@
-"""Everything that asks over a socket is tested on both event loops: asyncio's own and uvloop, which the server runs on."""
+"""Everything that asks over a socket is tested on both event loops: asyncio's own and uvloop, the server's."""
 
 import asyncio
 import ssl

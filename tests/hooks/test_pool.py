@@ -8,7 +8,7 @@ import trustme
 
 from dexaflow.base.errors import HookBroken
 from tests.hooks.asking import SHORT, a_transport, timed_out
-from tests.hooks.misbehaving import Endpoint, Peer, answer, answering
+from tests.hooks.misbehaving import Endpoint, Peer, answer, answering, full_backlog
 
 
 class Gate:
@@ -165,12 +165,11 @@ async def test_closing_ends_every_question() -> None:
         await transport.close()
         results = await asyncio.gather(*asks, return_exceptions=True)
         assert all(isinstance(result, HookBroken) and "closed" in result.cause for result in results)
+        gate.answer()  # too late
         await endpoint.until(lambda: endpoint.open == 0)
 
 
 async def test_closing_while_connecting_ends_the_question() -> None:
-    from tests.hooks.misbehaving import full_backlog
-
     async with full_backlog() as port:
         transport = a_transport(f"http://127.0.0.1:{port}/")
         ask = asyncio.create_task(transport.post(b"x"))

@@ -150,7 +150,7 @@ UNASKED: dict[str, bytes] = {
 async def test_bytes_that_nobody_asked_for_reach_nobody(
     unasked: str, when: str, ca: trustme.CA, endpoint_tls: ssl.SSLContext | None
 ) -> None:
-    """After the answer, in one piece with it or while idle: the connection is closed, the next question goes on another."""
+    """After the answer, with it or while idle: that connection is closed, the next question goes on another."""
 
     async def script(peer: Peer) -> None:
         await peer.question()

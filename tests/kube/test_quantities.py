@@ -151,7 +151,7 @@ def test_any_text_is_a_quantity_or_a_clear_error(text: str) -> None:
     try:
         quantity = Quantity.parse(text)
     except ValueError as error:
-        assert shown(str(error)) == str(error)  # noqa: PT017 - either outcome is fine
+        assert shown(str(error)) == str(error)
     else:
         assert Decimal(quantity.decimal) == Decimal(Quantity.parse(quantity.exact_text).decimal)
 

@@ -44,7 +44,7 @@ async def refused(root: Path, body: str | bytes, *, timeout: float = 30.0, mib: 
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for something that another process does; the test's own limit is the limit."""
-    while not condition():  # noqa: ASYNC110 - there is nothing to await
+    while not condition():
         await asyncio.sleep(0.01)
 
 

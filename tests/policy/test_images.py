@@ -227,4 +227,4 @@ def test_any_text_is_an_image_or_a_clear_error(text: str) -> None:
         try:
             parse(text)
         except ValueError as error:
-            assert shown(str(error)) == str(error)  # noqa: PT017 - either outcome is fine
+            assert shown(str(error)) == str(error)

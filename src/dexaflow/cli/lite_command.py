@@ -9,6 +9,8 @@ import typer
 
 __all__ = ["lite"]
 
+_DATA = Path(os.environ.get("DEXAFLOW_DATA") or ".dexaflow")
+
 
 def lite(
     dags: Annotated[
@@ -19,15 +21,13 @@ def lite(
     port: Annotated[
         int | None, typer.Option(help="Port to listen on, 0 for any free one.  [default: 8080]", min=0, max=65535)
     ] = None,
-    data: Annotated[Path, typer.Option(help="Data folder; kept 0700.")] = Path(
-        os.environ.get("DEXAFLOW_DATA", ".dexaflow")
-    ),
+    data: Annotated[Path, typer.Option(help="Data folder; kept 0700.")] = _DATA,
 ) -> None:
     """Run workflows here: one process, SQLite, tasks as local processes.
 
     SIGTERM or Ctrl-C stops it in order; running tasks go on and are adopted by the next start.
     """
-    from dexaflow import server  # noqa: PLC0415 - other commands start faster without it
+    from dexaflow import server
 
     def ready(url: str, token: str) -> None:
         if sys.stderr.isatty():  # the token is printed only to a terminal (R10.4)

@@ -41,7 +41,7 @@ app.add_typer(endpoint_commands.app, name="endpoint")
 
 def main() -> None:
     """Run the command line: one clear line instead of a traceback, exit status 1, for every error of ours."""
-    from dexaflow.base.errors import ConfigErrors, DexaflowError  # noqa: PLC0415 - cheap, but after --help
+    from dexaflow.base.errors import ConfigErrors, DexaflowError
 
     try:
         app()

@@ -30,6 +30,7 @@ class DaemonThreads:
         self._name = name
         self._lock = threading.Lock()
         self._idle = 0  # threads that wait for a job and have not been promised one
+        self._closed = False
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
     def run(self, job: Callable[[], None]) -> None:
@@ -48,8 +49,9 @@ class DaemonThreads:
             threading.Thread(target=self._work, args=(job,), name=self._name, daemon=True).start()
 
     def close(self) -> None:
-        """Let the idle threads end. Jobs that run go on, and their threads end after `IDLE_SECONDS`."""
+        """Let the idle threads end, and the others after their job. Later jobs still run, each in a new thread."""
         with self._lock:
+            self._closed = True
             idle, self._idle = self._idle, 0
         for _ in range(idle):
             self._jobs.put(None)
@@ -59,6 +61,8 @@ class DaemonThreads:
             job()
             job = None  # what it holds on to may go
             with self._lock:
+                if self._closed:
+                    return
                 self._idle += 1
             try:
                 job = self._jobs.get(timeout=IDLE_SECONDS)

@@ -1,0 +1,1 @@
+"""The pages for people: every block in them works, every link leads somewhere, nothing is left out."""

@@ -1,0 +1,23 @@
+"""The tutorial, followed to the end by somebody with nothing but a clone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import ROOT, steps_of
+from tests.docs.reader import Reader
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    made = Reader(tmp_path / "reader")
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
+def test_who_follows_the_page_sees_what_it_says(reader: Reader, name: str) -> None:
+    """Every block is done in the order of the page; its outputs are there."""
+    for step in steps_of(ROOT / name):
+        reader.take(step)

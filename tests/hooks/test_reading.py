@@ -1,0 +1,80 @@
+"""Reading answers, whatever pieces they come in (R4.1)."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dexaflow.hooks.reading import MAX_BODY_BYTES, AnswerReader
+
+bodies = st.binary(max_size=200)
+fillers = st.sampled_from([b"", b"X-A: b\r\n", b"Content-Encoding: identity\r\n", b"Date: now\r\nX: \r\n"])
+interims = st.sampled_from([b"", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Hints\r\nLink: x\r\n\r\n"])
+
+
+def with_length(body: bytes, headers: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\n%bContent-Length: %d\r\n\r\n%b" % (headers, len(body), body)
+
+
+@st.composite
+def chunked(draw: st.DrawFn, body: bytes, headers: bytes) -> bytes:
+    wire = b"HTTP/1.1 200 OK\r\n%bTransfer-Encoding: chunked\r\n\r\n" % headers
+    rest = body
+    while rest:
+        size = draw(st.integers(1, len(rest)))
+        extension = draw(st.sampled_from([b"", b";a=b"]))
+        wire += b"%x%b\r\n%b\r\n" % (size, extension, rest[:size])
+        rest = rest[size:]
+    return wire + b"0\r\n" + draw(st.sampled_from([b"", b"X-Trailer: y\r\n"])) + b"\r\n"
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """A body, and an answer with it."""
+    body, headers = draw(bodies), draw(fillers)
+    wire = with_length(body, headers) if draw(st.booleans()) else draw(chunked(body, headers))
+    return body, draw(interims) + wire
+
+
+@given(st.data(), st.lists(answers(), min_size=1, max_size=3))
+def test_answers_are_the_same_in_whatever_pieces_they_come(
+    data: st.DataObject, exchange: list[tuple[bytes, bytes]]
+) -> None:
+    """Several in a row on one connection: nothing of one is left for the next."""
+    reader = AnswerReader()
+    for body, wire in exchange:
+        reader.begin()
+        cuts = sorted(data.draw(st.lists(st.integers(0, len(wire)), max_size=8)))
+        pieces = [wire[a:b] for a, b in zip([0, *cuts], [*cuts, len(wire)], strict=True) if a != b]
+        for number, piece in enumerate(pieces, 1):
+            assert reader.feed(piece) is (number == len(pieces))
+        assert (reader.status, reader.body, reader.fault) == (200, body, "")
+        assert reader.reusable
+
+
+@given(answers(), st.binary(min_size=1, max_size=30))
+def test_anything_after_an_answer_spoils_the_connection_not_the_answer(
+    answer: tuple[bytes, bytes], after: bytes
+) -> None:
+    body, wire = answer
+    reader = AnswerReader()
+    assert reader.feed(wire + after)
+    assert (reader.status, reader.body, reader.fault) == (200, body, "")
+    if not (body and set(after) <= set(b"\r\n") and body.endswith(after)):  # then it cannot be told, nor do harm
+        assert not reader.reusable
+
+
+@given(st.binary(max_size=300), st.lists(st.binary(max_size=50), max_size=5))
+def test_no_bytes_whatever_upset_the_reader(start: bytes, more: list[bytes]) -> None:
+    """It says that an answer is there, that it is not HTTP, or that it wants more."""
+    for first in (
+        start,
+        b"HTTP/1.1 200 OK\r\n" + start,
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + start,
+    ):
+        reader = AnswerReader()
+        for piece in [first, *more]:
+            if reader.feed(piece):
+                assert reader.fault or reader.status
+                assert len(reader.body) <= MAX_BODY_BYTES
+                break
+        else:
+            reader.end_of_stream()
