@@ -62,6 +62,7 @@ class Reader:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / ".venv").symlink_to(sys.prefix)
         self.ports = {written: str(free_port()) for written in PORTS}
         self.printed = ""  # by the last command
         self._servers: dict[str, subprocess.Popen[bytes]] = {}
@@ -79,7 +80,8 @@ class Reader:
         """Return a block's text with the ports that are used here."""
         for written, port in self.ports.items():
             text = re.sub(rf"\b{written}\b", port, text)
-        return text
+        # The endpoint's default port stands in no text; Lite's is set by the environment.
+        return re.sub(r"\bdexaflow endpoint serve (?!.*--port)", rf"\g<0>--port {self.ports['8443']} ", text)
 
     def take(self, step: Block | Stop) -> None:
         """Do what the page says next."""

@@ -2,6 +2,7 @@
 
 import datetime
 import ipaddress
+import socket
 import ssl
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dexaflow.base.errors import HookBroken
+from dexaflow.hooks.addresses import Address, Resolver
 from dexaflow.hooks.tls import TrustError, client_context
 from dexaflow.hooks.transport import Transport
 from dexaflow.hooks.url import parse_webhook_url
@@ -81,7 +83,9 @@ async def ask(tls: ssl.SSLContext, bundle: bytes | None, host: str = "localhost"
     """Ask an endpoint with that certificate; return the cause of failure, "" when there is none."""
     async with Endpoint(answering(), tls) as endpoint:
         url = parse_webhook_url(f"https://{host}:{endpoint.port}/")
-        async with Transport(url, timeout=LONG, tls=client_context(bundle)) as transport:
+        here = [Address(socket.AF_INET, ("127.0.0.1", endpoint.port))]
+        resolver = Resolver(url.host, url.port, lookup=lambda host, port: here)
+        async with Transport(url, timeout=LONG, tls=client_context(bundle), resolver=resolver) as transport:
             try:
                 await transport.post(b"{}")
             except HookBroken as error:

@@ -261,8 +261,8 @@ async def _serve(
                 on_ready(url, token)
             await stop.wait()
             await _stop_in_order(dispatcher, app, http, loops, config.execution.admission.timeout)
-    except* TermLost as lost:
-        raise lost.exceptions[0] from None
+    except BaseExceptionGroup as failures:
+        raise _one_line(failures) from failures
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
@@ -275,6 +275,20 @@ async def _serve(
         await store.aclose()
         reader_engine.dispose()
         log.info("server_stopped")
+
+
+def _one_line(failures: BaseExceptionGroup) -> DexaflowError:
+    """Return what to tell whoever started the server; the log has the rest. A dead loop must not look alive."""
+    causes: list[BaseException] = [failures]
+    while any(isinstance(cause, BaseExceptionGroup) for cause in causes):
+        causes = [
+            c for cause in causes for c in (cause.exceptions if isinstance(cause, BaseExceptionGroup) else [cause])
+        ]
+    known = [cause for cause in causes if isinstance(cause, DexaflowError)]
+    if known:
+        return known[0]
+    log.error("server_failed", exc_info=failures)
+    return DexaflowError(f"the server stopped: {type(causes[0]).__name__}: {causes[0]}; its log says where")
 
 
 async def _stop_in_order(

@@ -3,8 +3,9 @@
 Every verb of the store is a function whose first argument is a `Tx`; a batch of verbs shares one transaction.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -19,7 +20,8 @@ __all__ = ["Tx", "from_iso", "iso", "move", "require_term"]
 
 def iso(moment: datetime) -> str:
     """Return an aware time as the text kept in the database: UTC, microseconds, sorts by time."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    # Not strftime: it writes the year 999 with three digits, which neither sorts nor can be read again.
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def from_iso(value: str) -> datetime:
@@ -32,13 +34,15 @@ class Tx:
     """What a verb works with.
 
     `now` is the wall clock, for people; `up` is seconds on the control plane's own clock (`leader.up_seconds`), for
-    every wait: it never jumps. `new_id` draws a fresh id.
+    every wait: it never jumps. `new_id` draws a fresh id. `moved` counts the attempts that came into each state; whoever
+    runs the transaction tells once it is committed.
     """
 
     conn: Connection
     now: datetime
     up: float
     new_id: Callable[[], str]
+    moved: Counter[State] = field(default_factory=Counter)
 
     @property
     def now_iso(self) -> str:
@@ -109,6 +113,9 @@ def move(
     """
     sql = _move_sql(event, froms, tuple(columns), where)
     row = tx.one(sql, attempt_id=attempt_id, **columns, **(params or {}))
-    if row is not None and State(row.state) in ENDED:
-        tx.run("UPDATE runs SET dirty = true WHERE run_id = :run_id", run_id=row.run_id)
+    if row is not None:
+        state = State(row.state)
+        tx.moved[state] += 1
+        if state in ENDED:
+            tx.run("UPDATE runs SET dirty = true WHERE run_id = :run_id", run_id=row.run_id)
     return row

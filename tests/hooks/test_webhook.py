@@ -1,0 +1,212 @@
+"""The endpoint behind a URL as a hook (R2.3, R4, R7.1)."""
+
+import asyncio
+import json
+import ssl
+from pathlib import Path
+
+import pytest
+import structlog
+import trustme
+
+from dexaflow.admission.decisions import Admit, Hold, Refuse
+from dexaflow.base.errors import ConfigError, HookBroken
+from dexaflow.hooks.webhook import CA_FILE_KEY, TOKEN_FILE_KEY, WebhookCaller
+from tests.hooks.asking import LONG, SHORT
+from tests.hooks.building import a_request
+from tests.hooks.misbehaving import Endpoint, Peer, answer
+from tests.hooks.test_files import mounted, put_version
+
+
+def deciding(**response: object) -> "Deciding":
+    """An endpoint's script that answers with this decision."""
+    return Deciding(response)
+
+
+class Deciding:
+    """Echoes the uid and decides."""
+
+    def __init__(self, response: dict[str, object]) -> None:
+        self._response = response
+
+    async def __call__(self, peer: Peer) -> None:
+        while (body := await peer.question()) is not None:
+            question = json.loads(body)
+            response = {"uid": question["request"]["uid"], **self._response}
+            document = {"api_version": question["api_version"], "kind": question["kind"], "response": response}
+            peer.send(answer(json.dumps(document).encode()))
+
+
+async def test_question_goes_out_and_the_decision_comes_back() -> None:
+    changes = {"node_selector": {"tenant": "acme"}}
+    for decision, expected in [
+        ({"decision": "admit"}, Admit()),
+        ({"decision": "hold", "reason": "later"}, Hold("later")),
+        ({"decision": "refuse", "reason": "never"}, Refuse("never")),
+    ]:
+        async with Endpoint(deciding(**decision)) as endpoint, WebhookCaller(endpoint.url, timeout=LONG) as caller:
+            answered = await caller.ask(a_request())
+            assert answered.decision == expected
+            assert answered.seconds > 0
+            assert json.loads(endpoint.questions[0].partition(b"\r\n\r\n")[2])["request"]["task_id"] == "extract"
+    async with Endpoint(deciding(decision="admit", changes=changes)) as endpoint:
+        async with WebhookCaller(endpoint.url, timeout=LONG) as caller:
+            decision = (await caller.ask(a_request())).decision
+            assert isinstance(decision, Admit)
+            assert decision.changes.node_selector == {"tenant": "acme"}
+            assert caller.name == "webhook"
+            assert caller.stale_files() == {}
+
+
+BROKEN: dict[str, bytes] = {
+    "status 500": answer(b"{}", status="500 Oops"),
+    "status 201": answer(b"{}", status="201 Created"),
+    "redirect": answer(b"", "Location: /elsewhere", status="302 Found"),
+    "a page of some proxy": answer(b"<html>blocked</html>", "Content-Type: text/html"),
+    "nothing": answer(b""),
+    "another uid": answer(
+        b'{"api_version":"dexaflow.io/admission/v1","kind":"AdmissionReview","response":{"uid":"x","decision":"admit"}}'
+    ),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+async def test_anything_but_a_decision_is_a_broken_hook(how: str) -> None:
+    """R7.1; the author sees that it failed and no more (R7.2)."""
+
+    async def script(peer: Peer) -> None:
+        while await peer.question() is not None:
+            peer.send(BROKEN[how])
+
+    async with Endpoint(script) as endpoint, WebhookCaller(endpoint.url, timeout=LONG) as caller:
+        with pytest.raises(HookBroken) as caught:
+            await caller.ask(a_request())
+    assert str(caught.value) == "the request failed"
+    assert f"http://127.0.0.1:{endpoint.port}: " in caught.value.cause
+    assert not caught.value.ambiguous
+    assert not caught.value.timed_out
+    assert caught.value.seconds is not None
+
+
+async def test_answer_with_two_decisions_is_ambiguous() -> None:
+    """It may be a refusal, so `fail_open` must not let it by (R4.2)."""
+
+    async def script(peer: Peer) -> None:
+        while (body := await peer.question()) is not None:
+            uid = json.loads(body)["request"]["uid"]
+            document = (
+                '{"api_version":"dexaflow.io/admission/v1","kind":"AdmissionReview",'
+                f'"response":{{"uid":"{uid}","decision":"refuse","decision":"admit"}}}}'
+            )
+            peer.send(answer(document.encode()))
+
+    async with Endpoint(script) as endpoint, WebhookCaller(endpoint.url, timeout=LONG) as caller:
+        with pytest.raises(HookBroken) as caught:
+            await caller.ask(a_request())
+    assert caught.value.ambiguous
+
+
+async def test_silent_endpoint_times_out() -> None:
+    async def script(peer: Peer) -> None:
+        await peer.gone()
+
+    async with Endpoint(script) as endpoint, WebhookCaller(endpoint.url, timeout=SHORT) as caller:
+        with pytest.raises(HookBroken) as caught:
+            await caller.ask(a_request())
+    assert caught.value.timed_out
+    assert str(caught.value) == "the request timed out"
+
+
+def bearer(endpoint: Endpoint) -> str:
+    """The last token that the endpoint has seen."""
+    line = endpoint.questions[-1].partition(b"Authorization: ")[2].partition(b"\r\n")[0]
+    return line.decode()
+
+
+async def test_token_is_read_again_when_kubernetes_swaps_it(tmp_path: Path) -> None:
+    """And a bad one leaves the last good one in use, and says so (R2.3)."""
+    token = mounted(tmp_path, b"first\n")
+    async with Endpoint(deciding(decision="admit")) as endpoint:
+        async with WebhookCaller(endpoint.url, timeout=LONG, token_file=token) as caller:
+            await caller.ask(a_request())
+            assert bearer(endpoint) == "Bearer first"
+
+            put_version(tmp_path, b"second\r\n", "2")
+            while bearer(endpoint) != "Bearer second":
+                await asyncio.sleep(0.02)
+                await caller.ask(a_request())
+            assert len(endpoint.peers) == 1  # a new token is no reason for a new connection
+
+            with structlog.testing.capture_logs() as logs:
+                put_version(tmp_path, b"s3cret\nX-Evil: 1", "3")
+                while not caller.stale_files()["token_file"]:
+                    await asyncio.sleep(0.02)
+            await caller.ask(a_request())
+            assert bearer(endpoint) == "Bearer second"
+            assert [line["log_level"] for line in logs] == ["error"]
+            assert "s3cret" not in str(logs)
+
+            put_version(tmp_path, b"fourth", "4")
+            while caller.stale_files()["token_file"]:
+                await asyncio.sleep(0.02)
+            await caller.ask(a_request())
+            assert bearer(endpoint) == "Bearer fourth"
+
+
+async def test_connections_made_under_the_old_bundle_are_closed(
+    tmp_path: Path, ca: trustme.CA, server_tls: ssl.SSLContext
+) -> None:
+    """Idle ones at once; one that is asking gets its answer first. Later ones trust the new bundle alone (R2.3)."""
+    release = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        while (body := await peer.question()) is not None:
+            request = json.loads(body)["request"]
+            if request["task_id"] == "slow":
+                await release.wait()
+            response = {"uid": request["uid"], "decision": "admit"}
+            document = {"api_version": "dexaflow.io/admission/v1", "kind": "AdmissionReview", "response": response}
+            peer.send(answer(json.dumps(document).encode()))
+
+    bundle = mounted(tmp_path, ca.cert_pem.bytes())
+    async with Endpoint(script, server_tls) as endpoint:
+        async with WebhookCaller(endpoint.url, timeout=LONG, ca_file=bundle) as caller:
+            slow = asyncio.create_task(caller.ask(a_request(task_id="slow")))
+            await endpoint.until(lambda: endpoint.open == 1)
+            await caller.ask(a_request())
+            assert endpoint.open == 2  # one asking, one idle
+
+            put_version(tmp_path, trustme.CA().cert_pem.bytes(), "2")
+            await endpoint.until(lambda: endpoint.open == 1)
+            release.set()
+            assert (await slow).decision == Admit()
+            await endpoint.until(lambda: endpoint.open == 0)
+            with pytest.raises(HookBroken, match="failed"):
+                await caller.ask(a_request())
+
+            put_version(tmp_path, b"no certificate", "3")
+            while not caller.stale_files()["ca_file"]:
+                await asyncio.sleep(0.02)
+
+            put_version(tmp_path, ca.cert_pem.bytes(), "4")
+            while caller.stale_files()["ca_file"]:
+                await asyncio.sleep(0.02)
+            assert (await caller.ask(a_request())).decision == Admit()
+
+
+def test_files_and_url_that_cannot_be_used_stop_the_boot(tmp_path: Path, ca: trustme.CA) -> None:
+    """Each names its key, and quotes no secret."""
+    bad_ca, bad_token = tmp_path / "ca.crt", tmp_path / "token"
+    bad_ca.write_bytes(b"no certificate")
+    bad_token.write_bytes(b"s3cret\n\n")
+    with pytest.raises(ConfigError) as caught:
+        WebhookCaller("https://a.test/", timeout=1.0, ca_file=bad_ca)
+    assert caught.value.key == CA_FILE_KEY
+    with pytest.raises(ConfigError) as caught:
+        WebhookCaller("https://a.test/", timeout=1.0, token_file=bad_token)
+    assert caught.value.key == TOKEN_FILE_KEY
+    assert "s3cret" not in str(caught.value)
+    with pytest.raises(ConfigError) as caught:
+        WebhookCaller("https://user:s3cret@a.test/", timeout=1.0)
+    assert caught.value.key == "execution.admission.webhook.url"
+    assert "s3cret" not in str(caught.value)
