@@ -3,6 +3,7 @@
 import json
 import os
 import pwd
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -68,17 +69,19 @@ def test_a_conf_that_cannot_be_used_is_refused_here(conf: str, said: str) -> Non
 @given(st.text())
 def test_whatever_is_written_as_conf_is_an_object_or_an_error_of_ours(written: str) -> None:
     try:
-        assert isinstance(conf_from(written), dict)
-    except UsageError as error:
-        assert shown(str(error)) == str(error)
+        found = conf_from(written)
+    except UsageError:
+        return
+    assert isinstance(found, dict)
 
 
 @given(st.text(alphabet="0123456789-:T+Z. W"))
 def test_whatever_is_written_as_date_has_a_zone_or_is_an_error_of_ours(written: str) -> None:
     try:
-        assert moment_from(written)[-6] in "+-"
+        found = moment_from(written)
     except UsageError:
-        pass
+        return
+    assert datetime.fromisoformat(found).tzinfo is not None
 
 
 def test_what_the_server_refuses_is_said_in_its_words(served: Served) -> None:

@@ -61,6 +61,7 @@ def test_a_restart_of_the_server_does_not_end_it(served: Served) -> None:
 @pytest.mark.parametrize("command", [("runs", "watch"), ("tasks", "logs", "--follow")])
 def test_ctrl_c_ends_it_quietly(served: Served, command: tuple[str, ...]) -> None:
     run_id = served.run("runs", "trigger", "slow").stdout.strip()
+    served.server.in_state(run_id, "plain_wait", "running")
     task = ("plain_wait",) if command[0] == "tasks" else ()
     with served.program.started(*command, run_id, *task) as watching:
         assert watching.stdout is not None

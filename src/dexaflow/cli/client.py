@@ -167,6 +167,8 @@ def _read(response: http.client.HTTPResponse) -> bytes:
     content = response.read(MAX_ANSWER_BYTES + 1)
     if len(content) > MAX_ANSWER_BYTES:
         raise NoServer(f"the answer is larger than {MAX_ANSWER_BYTES} bytes; ask for less with --limit")
+    if response.length:  # http.client leaves it at that: a log would end early, as if it were whole
+        raise http.client.IncompleteRead(content, response.length)
     return content
 
 

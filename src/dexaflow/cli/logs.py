@@ -84,7 +84,7 @@ def print_log(
         elif data:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
-        if not offset and not told:
+        if not offset and not told and task["state"] != "running":
             told = True
             _say_why_empty(task, follow=follow and not complete)
         if complete or (not follow and not data):

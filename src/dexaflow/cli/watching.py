@@ -14,6 +14,7 @@ from dexaflow.cli.client import ApiProblem, Client, NoServer, own
 from dexaflow.cli.moments import local_now
 from dexaflow.cli.output import json_text, print_error, print_text
 from dexaflow.cli.task_rows import why
+from dexaflow.model.states import RUN_ENDED
 
 __all__ = ["Event", "Progress", "events_of", "parse_events", "watch_run"]
 
@@ -174,25 +175,31 @@ def _watch_as_json(client: Client, run_id: str) -> str:
 
 
 def _watch_as_lines(client: Client, run_id: str) -> str:
-    """Write a line for each change."""
+    """Write a line for each change; the run's end comes last."""
     progress = Progress()
     for event in events_of(client, run_id):
-        now = local_now()
         news = progress.take(event)
         match event.name:
             case "lost":
                 print_error("the server is gone; waiting for it to come back")
             case "back":
                 print_error("the server is back")
-            case "run" if news:
-                run = event.data
-                said = (f"run {run['run_id']} of {run['dag_id']}", run["state"], run.get("stop"))
-                print_text(shown(f"{now:%H:%M:%S}  " + "  ".join(str(part) for part in said if part)))
+            case "run" if news and event.data.get("state") not in RUN_ENDED:
+                _print_line(_run_line(event.data))
             case "task" if news:
-                print_text(shown(f"{now:%H:%M:%S}  {line_of(event.data)}"))
+                _print_line(line_of(event.data))
             case "end":
+                _print_line(_run_line({**progress.run, **event.data}))
                 return str(event.data.get("state"))
     raise AssertionError("the events end with `end`")
+
+
+def _print_line(line: str) -> None:
+    print_text(shown(f"{local_now():%H:%M:%S}  {line}"))
+
+
+def _run_line(run: dict[str, Any]) -> str:  # Any: as the event `run` has it
+    return "  ".join(str(p) for p in (f"run {run['run_id']} of {run['dag_id']}", run["state"], run.get("stop")) if p)
 
 
 def line_of(task: Task) -> str:
