@@ -16,7 +16,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     made.close()
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md", "docs/operating.md", "docs/dags.md", "docs/api.md"])
 def test_who_follows_the_page_sees_what_it_says(reader: Reader, name: str) -> None:
     """Every block is done in the order of the page; its outputs are there."""
     for step in steps_of(ROOT / name):

@@ -74,13 +74,27 @@ def test_changed_file_is_read_again(tmp_path: Path, change: Callable[[Path, byte
     assert file.value == "third3"
 
 
-BAD = {
-    "gone": Path.unlink,
-    "empty": lambda path: path.write_bytes(b""),
-    "two lines": lambda path: path.write_bytes(b"a\nb"),
-    "a folder": lambda path: (path.unlink(), path.mkdir()),
-    "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
-    "huge": lambda path: path.write_bytes(b"x" * 2000),
+def a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def holding(content: bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(content)
+
+
+BAD: dict[str, Callable[[Path], object]] = {
+    "gone": lambda path: path.unlink(),
+    "empty": holding(b""),
+    "two lines": holding(b"a\nb"),
+    "a folder": a_folder,
+    "a pipe": a_pipe,
+    "huge": holding(b"x" * 2000),
 }
 
 
@@ -91,7 +105,7 @@ def test_file_that_cannot_be_used_any_more_leaves_the_last_good_one(tmp_path: Pa
     path.write_bytes(b"s3cret")
     file = watched(path)
     with structlog.testing.capture_logs() as logs:
-        BAD[how](path)  # type: ignore[operator]
+        BAD[how](path)
         for _ in range(3):
             assert not file.refresh()
         assert file.value == "s3cret"
@@ -121,7 +135,7 @@ def test_same_content_back_again_is_no_change_but_no_longer_stale(tmp_path: Path
 def test_file_that_cannot_be_used_at_boot_is_a_configuration_error(tmp_path: Path, how: str) -> None:
     path = tmp_path / "token"
     path.write_bytes(b"x")
-    BAD[how](path)  # type: ignore[operator]
+    BAD[how](path)
     with pytest.raises(ConfigError) as caught:
         watched(path)
     assert caught.value.key == KEY
@@ -136,8 +150,10 @@ def test_one_line_end_is_dropped_from_a_token(end: bytes) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\n", b"\r\n", b"s3cret\n\n", b"s3cret\r", b" s3cret", b"s3cret ", b"s3 cret", b"s3\ncret", b"s3\x00cret"]
-    + [b"s3\x7fcret", b"s3cret\xc3\xa4", b"\xef\xbb\xbfs3cret", b"s3cret\t", b"s3cret" * 10_000],
+    [
+        *(b"", b"\n", b"\r\n", b"s3cret\n\n", b"s3cret\r", b" s3cret", b"s3cret ", b"s3 cret", b"s3\ncret"),
+        *(b"s3\x00cret", b"s3\x7fcret", b"s3cret\xc3\xa4", b"\xef\xbb\xbfs3cret", b"s3cret\t", b"s3cret" * 10_000),
+    ],
 )
 def test_token_that_is_empty_or_would_break_a_header_is_refused_unquoted(content: bytes) -> None:
     with pytest.raises(ValueError, match="it ") as caught:

@@ -92,7 +92,7 @@ def test_good_url_is_read_into_its_parts(url: str, endpoint: Endpoint, authority
 )
 def test_unencrypted_questions_never_leave_this_machine(host: str) -> None:
     """Only the plain spellings of loopback; what a resolver might take for it, or for something else, is refused."""
-    with pytest.raises(ValueError, match="host|loopback|characters|blanks"):
+    with pytest.raises(ValueError, match=r"host|loopback|characters|blanks"):
         parse_webhook_url(f"http://{host}/")
 
 

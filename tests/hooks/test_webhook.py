@@ -51,9 +51,9 @@ async def test_question_goes_out_and_the_decision_comes_back() -> None:
             assert json.loads(endpoint.questions[0].partition(b"\r\n\r\n")[2])["request"]["task_id"] == "extract"
     async with Endpoint(deciding(decision="admit", changes=changes)) as endpoint:
         async with WebhookCaller(endpoint.url, timeout=LONG) as caller:
-            decision = (await caller.ask(a_request())).decision
-            assert isinstance(decision, Admit)
-            assert decision.changes.node_selector == {"tenant": "acme"}
+            admitted = (await caller.ask(a_request())).decision
+            assert isinstance(admitted, Admit)
+            assert admitted.changes.node_selector == {"tenant": "acme"}
             assert caller.name == "webhook"
             assert caller.stale_files() == {}
 

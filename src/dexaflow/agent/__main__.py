@@ -1,7 +1,8 @@
 """Where the spawner and the user's Python process begin: ``python -I .../agent/__main__.py spawner|runner ...``.
 
-Run by its path, so that an isolated interpreter finds the package also where it is not installed. The folder goes to
-the end of the search path: nothing beside this package may hide the standard library.
+Run by its path, so that an isolated interpreter finds the very package that the server runs, also where it is not
+installed, or installed a second time. Its folder comes before what is installed and after the standard library, which
+nothing beside this package may hide.
 """
 
 import sys
@@ -10,8 +11,9 @@ from pathlib import Path
 
 def _main() -> int:
     source = str(Path(__file__).resolve().parents[2])
-    if source not in sys.path:
-        sys.path.append(source)
+    installed = [place for place, path in enumerate(sys.path) if path.endswith(("site-packages", "dist-packages"))]
+    if source not in sys.path[: installed[0] + 1 if installed else None]:
+        sys.path.insert(installed[0] if installed else len(sys.path), source)
     part, *arguments = sys.argv[1:]
     if part == "runner":
         from dexaflow.agent.runner import main as run

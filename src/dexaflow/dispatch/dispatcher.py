@@ -20,7 +20,7 @@ from dexaflow.base.errors import TermLost
 from dexaflow.dispatch.line import Ended, Line, Moved, Started, TooOld, Waits
 from dexaflow.dispatch.waiting import next_ask
 from dexaflow.model.attempt import Attempt
-from dexaflow.store import admitting
+from dexaflow.store import admitting, people
 from dexaflow.store.bridge import Store
 from dexaflow.store.running import RetryRule
 from dexaflow.store.transaction import Tx, from_iso
@@ -30,6 +30,8 @@ __all__ = ["MAX_RECHECKS", "Dispatcher", "HeldEntry", "HoldCount", "hold_counts"
 log = structlog.get_logger()
 MAX_RECHECKS = 64  # held attempts asked at once
 SWEEP_SECONDS = 5.0
+_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0  # after a walk that failed on our side; doubled each time in a row
+_TROUBLE = "it could not be asked about, which is a fault of the control plane; it is tried again (see the server log)"
 _MAX_ANEW = 3  # times one walk is begun again because its admit grew too old, before it goes back to the scheduler
 
 
@@ -46,6 +48,10 @@ def _fields(attempt: Attempt) -> dict[str, str | int]:
         "tenant_id": attempt.tenant_id, "dag_id": attempt.dag_id, "run_id": attempt.run_id,
         "task_id": attempt.task_id, "try_number": attempt.try_number,
     }  # fmt: skip
+
+
+def _due_now(hook: str, tx: Tx) -> int:
+    return people.ask_now(tx, attempt_id=None, hook=hook)
 
 
 def _candidate(hook: str, besides: frozenset[str], tx: Tx) -> Attempt | None:
@@ -84,10 +90,14 @@ class Dispatcher:
         self._held: dict[str, HeldEntry] = {}
         self._held_by_hook: dict[str, int] = {}
         self._turn = 0
+        self._hooks = frozenset(s.name for s in gate.status())
+        self._probing: dict[str, str] = {}  # hook -> the attempt sent to probe it
+        self._again: dict[str, Attempt] = {}  # queued anew while an earlier walk of theirs has not come back
+        self._failures: dict[str, int] = {}  # walks in a row that failed on our side
         self._woken = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
         self._waiting_to_start: list[Attempt] = []
-        self._stopping = False
+        self._stop = asyncio.Event()
         self.quiet = asyncio.Event()  # set while nothing is being asked
         self.quiet.set()
 
@@ -95,7 +105,10 @@ class Dispatcher:
 
     def dispatch(self, attempt: Attempt) -> None:
         """Walk a queued attempt. Returns at once."""
-        if self._stopping or attempt.id in self._asking:
+        if self._stop.is_set():
+            return  # found queued by the next start, and asked anew
+        if attempt.id in self._asking:
+            self._again[attempt.id] = attempt
             return
         if self._group is None:
             self._waiting_to_start.append(attempt)
@@ -118,7 +131,8 @@ class Dispatcher:
 
     def stop_asking(self) -> None:
         """Put no new question; what is being asked may end (SIGTERM)."""
-        self._stopping = True
+        self._stop.set()
+        self._woken.set()
 
     @property
     def asking(self) -> int:
@@ -133,6 +147,8 @@ class Dispatcher:
         for entry in held:
             self._remember(entry.attempt_id, entry.hook, from_iso(entry.held_at))
         self._turn = await self._store.do(admitting.last_turn)
+        for hook in set(self._held_by_hook) - self._hooks:  # nobody is asked there any more: the others are, now
+            await self._store.do(partial(_due_now, hook))
         async with asyncio.TaskGroup() as group:
             self._group = group
             for attempt in self._waiting_to_start:
@@ -144,7 +160,7 @@ class Dispatcher:
                 self._group = None
 
     async def _ask_held(self, group: asyncio.TaskGroup) -> None:
-        while not self._stopping:
+        while not self._stop.is_set():
             self._woken.clear()
             try:
                 wait = await self._one_round(group)
@@ -174,7 +190,7 @@ class Dispatcher:
 
             due, next_due = await self._store.do(look)
             for attempt in due:
-                self._recheck_one(group, attempt, probe=False)
+                self._recheck_one(group, attempt, probe="")
             if len(due) == room:
                 return wait  # at the pace's limit: the end of an ask wakes us
             if next_due is not None:
@@ -185,7 +201,7 @@ class Dispatcher:
         """Where a breaker may be probed, ask whoever was asked longest ago (R7.4). Returns seconds until then."""
         wait = SWEEP_SECONDS
         now = self._clock.monotonic()
-        for hook in [h for h, n in self._held_by_hook.items() if n > 0]:
+        for hook in [h for h, n in self._held_by_hook.items() if n > 0 and h in self._hooks and h not in self._probing]:
             at = self._gate.next_probe(hook)
             if at is None:
                 continue
@@ -195,7 +211,7 @@ class Dispatcher:
             besides = frozenset(self._asking)
             candidate = await self._store.do(partial(_candidate, hook, besides))
             if candidate is not None:
-                self._recheck_one(group, candidate, probe=True)
+                self._recheck_one(group, candidate, probe=hook)
             elif not any(self._held_on(a, hook) for a in besides):
                 for attempt_id in [a for a, e in self._held.items() if e.hook == hook and a not in besides]:
                     self._forget(attempt_id)  # the store knows better: nobody waits there
@@ -205,43 +221,52 @@ class Dispatcher:
         entry = self._held.get(attempt_id)
         return entry is not None and entry.hook == hook
 
-    def _recheck_one(self, group: asyncio.TaskGroup, attempt: Attempt, *, probe: bool) -> None:
-        if attempt.id in self._asking or self._stopping:
+    def _recheck_one(self, group: asyncio.TaskGroup, attempt: Attempt, *, probe: str) -> None:
+        if attempt.id in self._asking or self._stop.is_set():
             return
         self._asking[attempt.id] = attempt
         self.quiet.clear()
         self._rechecking.add(attempt.id)
+        if probe:
+            self._probing[probe] = attempt.id
         group.create_task(self._walk(attempt, recheck=True, probe=probe))
 
     # One attempt
 
-    async def _walk(self, attempt: Attempt, *, recheck: bool, probe: bool = False) -> None:
+    async def _walk(self, attempt: Attempt, *, recheck: bool, probe: str = "") -> None:
+        """Walk an attempt; `probe` names the hook that it is sent to probe."""
         try:
             await self._walk_to_an_end(attempt, recheck=recheck, probe=probe)
+            self._failures.pop(attempt.id, None)
         except TermLost:
             raise
         except Exception as error:  # noqa: BLE001 - one attempt's trouble is not another's
             log.error("walk_failed", cause=f"{type(error).__name__}: {error}", **_fields(attempt))
-            await self._ask_anew(attempt)
+            await self._set_aside(attempt)
         finally:
+            if probe:
+                self._probing.pop(probe, None)
             self._asking.pop(attempt.id, None)
             self._rechecking.discard(attempt.id)
             if not self._asking:
                 self.quiet.set()
             self._woken.set()
+            again = self._again.pop(attempt.id, None)
+            if again is not None:
+                self.dispatch(again)
 
-    async def _walk_to_an_end(self, attempt: Attempt, *, recheck: bool, probe: bool) -> None:
+    async def _walk_to_an_end(self, attempt: Attempt, *, recheck: bool, probe: str) -> None:
         self._turn += 1
         turn = self._turn
         for _ in range(_MAX_ANEW):
             walked = await self._line.walk(
-                attempt, may_probe=lambda hook: probe or not self._others_wait(hook, attempt.id)
+                attempt, may_probe=lambda hook: hook == probe or not self._others_wait(hook, attempt.id)
             )
-            if not isinstance(walked, TooOld):
+            if not isinstance(walked, TooOld) or self._stop.is_set():
                 break
         match walked:
             case Waits():
-                await self._hold(walked, turn)
+                await self._hold(walked, turn, had_slots=not recheck)
             case Started():
                 self._forget(attempt.id)
                 log.info("attempt_launched", launch_id=walked.launch_id, **_fields(attempt))
@@ -251,24 +276,54 @@ class Dispatcher:
                 why = walked.why if isinstance(walked, Ended) else "moved meanwhile"
                 log.info("attempt_not_launched", why=why, **_fields(attempt))
             case TooOld():
-                await self._ask_anew(attempt)
+                await self._store.do(lambda tx: admitting.requeue(tx, attempt.id))  # a held one stays held, and due
+                self._wake_scheduler()
 
     def _others_wait(self, hook: str, attempt_id: str) -> bool:
         waiting = self._held_by_hook.get(hook, 0)
         return waiting > (1 if self._held_on(attempt_id, hook) else 0)
 
-    async def _ask_anew(self, attempt: Attempt) -> None:
-        """Send a queued attempt back to wait for slots; a held one stays held, due again soon."""
-        try:
-            await self._store.do(lambda tx: admitting.requeue(tx, attempt.id))
-        except TermLost:
-            raise
-        except Exception as error:  # noqa: BLE001 - the next start finds it queued and asks anew
-            log.error("requeue_failed", cause=str(error), **_fields(attempt))
-            await asyncio.sleep(1.0)
-        self._wake_scheduler()
+    async def _set_aside(self, attempt: Attempt) -> None:
+        """Have an attempt asked anew after a pause: asking it, or writing what came of it, failed on our side.
 
-    async def _hold(self, waits: Waits, turn: int) -> None:
+        Meanwhile it counts as being asked, so that neither a hook nor a full disk is tried without a pause. It is not
+        let go before its next step is written: until the database can be used again, or this control plane stops.
+        """
+        failures = self._failures[attempt.id] = self._failures.get(attempt.id, 0) + 1
+        pause = min(_LONGEST_PAUSE_SECONDS, _PAUSE_SECONDS * 2 ** (failures - 1))
+
+        def next_step(tx: Tx) -> bool:
+            due = tx.up + self._recheck * (1 + self._jitter() / 10)
+            return admitting.requeue(tx, attempt.id) or admitting.postpone(tx, attempt.id, due)
+
+        said = False
+        while not await self._stopped_within(pause):
+            try:
+                if failures > 1 and not said:  # once may be a hiccup; then its author should know
+                    await self._store.do(lambda tx: admitting.say_trouble(tx, attempt.id, _TROUBLE))
+                    said = True
+                waits = await self._store.do(next_step)
+            except TermLost:
+                raise
+            except Exception as error:  # noqa: BLE001 - tried until it works
+                log.error("requeue_failed", cause=f"{type(error).__name__}: {error}", **_fields(attempt))
+                pause = _PAUSE_SECONDS
+                continue
+            if not waits:  # it was cancelled or cleared, or is launching: the watch looks after it
+                self._failures.pop(attempt.id, None)
+                self._forget(attempt.id)
+            self._wake_scheduler()
+            return
+
+    async def _stopped_within(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _hold(self, waits: Waits, turn: int, *, had_slots: bool) -> None:
         held, jitter = waits.held, self._jitter()
         retry = self._retry
 
@@ -294,7 +349,8 @@ class Dispatcher:
         else:
             self._forget(held.attempt.id)
             log.info("hold_ended", why=written, hook=held.hook, **_fields(held.attempt))
-        self._wake_scheduler()  # its slots are free
+        if had_slots or written != "held":  # slots are free, or a run may go on; a recheck changes nothing for others
+            self._wake_scheduler()
 
     def _note_hold(self, held: Held) -> None:
         entry = self._held.get(held.attempt.id)

@@ -5,6 +5,7 @@ is written makes `Launched`, both together mint a token, and all three make the 
 is no other way to a token or a process (R1.1, R1.3).
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
@@ -18,7 +19,7 @@ from dexaflow.model.attempt import Attempt
 from dexaflow.policy.checked import Checked, Rejection
 from dexaflow.policy.checks import check
 from dexaflow.policy.policy import Policy
-from dexaflow.store.admitting import Launching, launch, placement_document, refuse, reject
+from dexaflow.store.admitting import Launching, launch, placement_document, record, refuse, reject
 from dexaflow.store.bridge import Store
 from dexaflow.store.reporting import start_failed
 from dexaflow.store.running import RetryRule
@@ -27,6 +28,8 @@ from dexaflow.tokens.launch import Launched
 from dexaflow.tokens.mint import Minter
 
 __all__ = ["Ended", "Line", "Moved", "Started", "TooOld", "Waits", "Walked"]
+
+START_SECONDS = 30.0  # for an executor to start an agent; less than what the watch waits for the agent to be heard
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,7 @@ class Line:
 
         def write(tx: Tx) -> Launching | TooOld | None:
             if not admitted.good_at(self._clock.monotonic()):  # asked here, so that no queue before the write counts
+                record(tx, admitted.attempt, admitted.reviews)  # every ask is kept (R9.2), also one in vain
                 return TooOld()
             return launch(tx, admitted, launch_id=launch_id, placement=placement, parallelism=self._parallelism)
 
@@ -134,7 +138,10 @@ class Line:
         launched = Launched.written(admitted, launch_id, self._term)
         token = self._minter.mint(admitted, launched)
         try:
-            await self._executor.start(Launch(admitted, token, launched))
+            async with asyncio.timeout(START_SECONDS):
+                await self._executor.start(Launch(admitted, token, launched))
+        except TimeoutError:  # it may start yet; if not, the watch gives this launch up, and it is asked anew
+            return Started(launch_id)
         except ExecutorError as error:
             reason = f"could not be started: {error}"
             attempt_id = admitted.attempt.id

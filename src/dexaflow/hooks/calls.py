@@ -37,10 +37,21 @@ class Call:
     """One call of the hook.
 
     `ended`: nobody waits for it any more. `returned`: the hook is out of it. `abandoned`: it is counted among those
-    that passed their deadline and have not returned.
+    that passed their deadline and have not returned. `complained`: a line has been logged about that.
     """
 
-    __slots__ = ("abandoned", "answer", "ended", "handed_in", "request", "returned", "started", "timer", "where")
+    __slots__ = (
+        "abandoned",
+        "answer",
+        "complained",
+        "ended",
+        "handed_in",
+        "request",
+        "returned",
+        "started",
+        "timer",
+        "where",
+    )
 
     def __init__(self, request: Request, loop: asyncio.AbstractEventLoop) -> None:
         self.request = request
@@ -52,6 +63,7 @@ class Call:
         self.where: HookLoop | None = None
         self.ended = False
         self.abandoned = False
+        self.complained = False
         self.returned = False
 
 

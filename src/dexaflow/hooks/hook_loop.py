@@ -6,15 +6,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import structlog
 
 from dexaflow.hooks.threads import DaemonExecutor, DaemonThreads
 
 __all__ = ["HookLoop"]
-
-FAREWELL_SECONDS: Final = 1.0  # for what still runs when the loop is told to end
 
 _log = structlog.get_logger("dexaflow.hooks")
 
@@ -111,8 +109,7 @@ class HookLoop:
                 task.add_done_callback(partial(self._done, key))
 
     def _done(self, key: object, _: asyncio.Task[None]) -> None:
-        self._tasks.pop(key, None)
-        if self._ending and not self._tasks:
+        if self._tasks.pop(key, None) is not None and self._ending and not self._tasks:
             self._loop.stop()
 
     def _cancel(self, key: object) -> None:
@@ -138,12 +135,12 @@ class HookLoop:
                 loop.run_forever()  # returns early if the hook stops the loop, which is not its to stop
             except BaseException as error:  # noqa: BLE001 - SystemExit in a task that the hook has begun, say
                 _log.warning("hook_loop_interrupted", hook=self._hook, cause=type(error).__name__)
-        with contextlib.suppress(BaseException):  # foreign code once more, and nobody to tell
-            left = asyncio.all_tasks(loop)
-            for task in left:
-                task.cancel()
-            if left:
-                loop.run_until_complete(asyncio.wait(left, timeout=FAREWELL_SECONDS))
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        # What ignores that keeps this thread, and nobody else. Closed under it, the loop would only complain.
+        while left := asyncio.all_tasks(loop):
+            with contextlib.suppress(BaseException):  # foreign code once more, and nobody to tell
+                loop.run_until_complete(asyncio.wait(left))
+        with contextlib.suppress(BaseException):
             loop.run_until_complete(loop.shutdown_asyncgens())
-        if not asyncio.all_tasks(loop):
-            loop.close()
+        loop.close()

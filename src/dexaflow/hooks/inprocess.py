@@ -34,6 +34,7 @@ __all__ = ["MAX_ABANDONED", "InProcessCaller"]
 MAX_ABANDONED: Final = 8  # R8.3
 MAX_AT_ONCE: Final = 16  # calls of one hook; more wait their turn, as for the webhook's connections
 CANCEL_SECONDS: Final = 0.1  # an async call that was cancelled may take so long before a line is logged about it
+STALL_SECONDS: Final = 0.05  # a hook's event loop that has begun nothing for so long, at least, is blocked
 # Python's own 5 ms, times the number of threads that want to run, is what a hook that computes without a pause makes
 # the control plane's event loop wait, again and again. This is a tenth of it, and costs nothing while nobody computes.
 SWITCH_SECONDS: Final = 0.0005
@@ -56,6 +57,7 @@ class InProcessCaller:
         self._function = hook_function(hook)
         self._name = hook_name(hook)
         self._timeout = timeout
+        self._patience = max(STALL_SECONDS, timeout / 4)
         # Of an object, `__call__` is looked up on its class, as the call itself does.
         self._is_async = inspect.iscoroutinefunction(self._function) or inspect.iscoroutinefunction(
             getattr(type(self._function), "__call__", None)  # noqa: B004 - its kind is asked, not whether it is there
@@ -139,7 +141,7 @@ class InProcessCaller:
         call.handed_in = time.monotonic()
         self._loop.submit(call, partial(run_async, self._function, call, awaitable, returns))
         if self._stall_check is None:
-            self._look_again_in(self._timeout / 4)
+            self._look_again_in(self._patience)
 
     def _look_again_in(self, seconds: float) -> None:
         self._stall_check = asyncio.get_running_loop().call_later(seconds, self._look_for_a_stall)
@@ -152,10 +154,14 @@ class InProcessCaller:
         if stalled is None or oldest is None:
             return
         assert isinstance(oldest, Call)
-        left = oldest.handed_in + self._timeout / 4 - time.monotonic()
+        left = oldest.handed_in + self._patience - time.monotonic()
         if left > 0:
             self._look_again_in(left)
-            return
+        else:
+            self._move_on(stalled)
+
+    def _move_on(self, stalled: HookLoop) -> None:
+        """Begin what could not begin on a blocked loop, and all later calls, on a new one."""
         moved = stalled.take_back()
         stalled.retire()
         self._retired = [*(retired for retired in self._retired if not retired.ended), stalled]
@@ -172,7 +178,8 @@ class InProcessCaller:
             assert isinstance(key, Call)
             key.where, key.handed_in = self._loop, time.monotonic()
             self._loop.submit(key, work)
-        self._look_again_in(self._timeout / 4)
+        if moved and self._stall_check is None:
+            self._look_again_in(self._patience)
 
     def _returned(self, call: Call, outcome: Outcome) -> None:
         """The hook is out of a call, or has returned something to await."""
@@ -190,7 +197,9 @@ class InProcessCaller:
         call.returned = True
         if call.abandoned:
             self._abandoned -= 1
-            _log.info("hook_call_returned_late", hook=self._name, seconds=round(time.monotonic() - call.started, 3))
+            if call.complained:
+                seconds = round(time.monotonic() - call.started, 3)
+                _log.info("hook_call_returned_late", hook=self._name, seconds=seconds)
             return
         self._running -= 1
         if call.timer is not None:
@@ -217,7 +226,9 @@ class InProcessCaller:
             self._settle(call, HookBroken(cause, timed_out=True, seconds=self._timeout - left))
         self._running -= 1
         if call.where is not None and call.where.withdraw(call):
-            call.returned = True  # it never began
+            call.returned = True  # it never began, in all that time
+            if call.where is self._loop:
+                self._move_on(call.where)
         else:
             self._abandon(call)
         self._next()
@@ -233,6 +244,7 @@ class InProcessCaller:
 
     def _log_abandoned(self, call: Call) -> None:
         if not call.returned:
+            call.complained = True
             _log.warning(
                 "hook_call_does_not_return", hook=self._name, not_returned=self._abandoned, at_most=MAX_ABANDONED
             )

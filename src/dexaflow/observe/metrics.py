@@ -123,6 +123,11 @@ class Metrics:
             child = self._attempt_children[state] = self._attempts.labels(state)
         child.inc(count)
 
+    def attempts_moved(self, moved: Mapping[str, int]) -> None:
+        """Count what one transaction moved, by state. May be called from any thread."""
+        for state, count in moved.items():
+            self.attempt_moved(str(state), count)
+
     # Readings, called at every scrape; each may be given once the part it reads exists
 
     def read_breakers(self, read: Callable[[], Mapping[str, bool]]) -> None:

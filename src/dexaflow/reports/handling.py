@@ -6,6 +6,7 @@ from typing import Any
 
 import structlog
 
+from dexaflow.base.errors import StoreError
 from dexaflow.base.text import clean_reason
 from dexaflow.reports.logs import LogFiles
 from dexaflow.reports.watch import Watch
@@ -30,7 +31,6 @@ class AgentReports:
         versions: Path,
         retry: RetryRule,
         wake_scheduler: Callable[[], None],
-        moved: Callable[[str], None],
     ) -> None:
         self._store = store
         self._logs = logs
@@ -38,7 +38,6 @@ class AgentReports:
         self._versions = versions
         self._retry = retry
         self._wake_scheduler = wake_scheduler
-        self._moved = moved
 
     async def started(self, attempt_id: str, launch_id: str, *, pid: int, host: str) -> dict[str, Any] | None:
         """Accept a start and return the work, or None: this launch does not count; it must run nothing (R1.7)."""
@@ -47,7 +46,6 @@ class AgentReports:
             log.info("agent_turned_away", launch_id=launch_id)
             return None
         self._watch.heard(launch_id)
-        self._moved("running")
         log.info(
             "attempt_started", launch_id=launch_id, tenant_id=work.tenant_id, dag_id=work.dag_id, run_id=work.run_id,
             task_id=work.task_id, try_number=work.try_number,
@@ -88,13 +86,17 @@ class AgentReports:
     async def append_log(self, attempt_id: str, launch_id: str, offset: int, data: bytes) -> int | None:
         """Keep a piece of the log and return how much there is; None: the launch does not count."""
         size = await self._store.do(
-            lambda tx: reporting.append_log(
-                tx, attempt_id, launch_id, lambda p: self._logs.append(p.run_id, p.task_id, p.try_number, offset, data)
-            )
+            lambda tx: reporting.append_log(tx, attempt_id, launch_id, lambda place: self._keep(place, offset, data))
         )
         if size is not None:
             self._watch.heard(launch_id)
         return size
+
+    def _keep(self, place: reporting.LogPlace, offset: int, data: bytes) -> int:
+        try:
+            return self._logs.append(place.run_id, place.task_id, place.try_number, offset, data)
+        except OSError as error:  # the agent says it again
+            raise StoreError(f"the log cannot be kept: {error.strerror}; check that the disk is not full") from error
 
     async def finished(
         self,
@@ -111,7 +113,7 @@ class AgentReports:
         """End the attempt as its agent says; False: the launch does not count. Said again it changes nothing."""
 
         def keep(place: reporting.LogPlace) -> int:
-            return self._logs.append(place.run_id, place.task_id, place.try_number, log_offset, log_tail)
+            return self._keep(place, log_offset, log_tail)
 
         ended = await self._store.do(
             lambda tx: reporting.attempt_ended(
@@ -123,7 +125,6 @@ class AgentReports:
         if ended is None:
             return False
         self._watch.ended(launch_id)
-        self._moved(str(ended.state))
         self._wake_scheduler()
         log.info(
             "attempt_ended", launch_id=launch_id, state=str(ended.state), tenant_id=ended.tenant_id,

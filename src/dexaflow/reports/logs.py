@@ -30,7 +30,8 @@ class LogFiles:
         What is there already is not written again; a piece beyond the end is not taken. Raises `OSError`.
         """
         path = self._path(run_id, task_id, try_number)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self._root, path.parent.parent, path.parent):  # `parents=True` would give those another mode
+            folder.mkdir(mode=0o700, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             size = os.fstat(descriptor).st_size

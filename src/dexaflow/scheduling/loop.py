@@ -27,6 +27,7 @@ __all__ = ["SWEEP_SECONDS", "Pass", "Scheduler", "next_run_at", "one_pass"]
 
 log = structlog.get_logger()
 SWEEP_SECONDS = 5.0  # the longest the scheduler sleeps: what an event missed is found by then
+ADVANCED_AT_ONCE = 200  # runs looked at in one transaction
 _BEHIND = 0.05  # between passes when there is more to do
 
 
@@ -59,6 +60,9 @@ def one_pass(tx: Tx, parallelism: int, run_id_bits: Callable[[], int]) -> Pass:
         more = True
         spec = registering.spec_of(tx, dag.version_id)
         last = None if dag.last_logical_date is None else from_iso(dag.last_logical_date)
+        if not running.room_for_runs(tx, dag.dag_id, spec):
+            running.wait_for_a_run(tx, dag.dag_id)
+            continue
         slot = next_run_at(spec, last, from_iso(dag.registered_at), tx.now)
         if slot is not None and slot.run_after <= tx.now:
             new = running.NewRun(
@@ -75,8 +79,8 @@ def one_pass(tx: Tx, parallelism: int, run_id_bits: Callable[[], int]) -> Pass:
         except UsageError:  # it ended in this very transaction
             continue
     more |= running.retry_due_attempts(tx) > 0
-    advanced = running.advance_runs(tx, _advance)
-    more |= advanced >= 200
+    advanced = running.advance_runs(tx, _advance, ADVANCED_AT_ONCE)
+    more |= advanced.looked_at >= ADVANCED_AT_ONCE or advanced.ended > 0
     queued = running.take_slots(tx, parallelism)
     due = running.next_due(tx)
     return Pass(tuple(queued), tuple(timed_out), more, due.schedule_at, due.wait_due)
@@ -114,7 +118,7 @@ class Scheduler:
         self._on_queued = on_queued
         self._on_kill = on_kill
         self._woken = asyncio.Event()
-        self.passes = 0
+        self.passed_at: tuple[float, datetime] | None = None  # when a pass last succeeded, on both clocks
 
     def wake(self) -> None:
         """Something ended, came, or made room: look now."""
@@ -133,7 +137,7 @@ class Scheduler:
                 log.error("schedule_pass_failed", cause=str(error))
                 await asyncio.sleep(1.0)
                 continue
-            self.passes += 1
+            self.passed_at = self._clock.monotonic(), self._clock.now()
             for attempt in done.queued:
                 self._on_queued(attempt)
             for kill in done.timed_out:
@@ -142,8 +146,16 @@ class Scheduler:
                 continue
             if self._clock.monotonic() - swept >= SWEEP_SECONDS:
                 swept = self._clock.monotonic()
-                await self._store.do(running.note_never_fitting)
+                await self._say_what_never_fits()
             await self._sleep(done)
+
+    async def _say_what_never_fits(self) -> None:
+        try:
+            await self._store.do(running.note_never_fitting)
+        except TermLost:
+            raise
+        except Exception as error:  # noqa: BLE001 - a reason is not worth the scheduler; the next sweep says it
+            log.error("sweep_failed", cause=str(error))
 
     def _pass(self, tx: Tx) -> Pass:
         return one_pass(tx, self._parallelism, self._bits)

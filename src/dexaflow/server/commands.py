@@ -60,7 +60,7 @@ class ServerCommands:
     async def cancel(self, run_id: str, *, by: str) -> None:
         """End a run: holds end at once, what runs is killed (R6.3). Raises `NotFound`, `Conflict`."""
         kill = await self._store.do(lambda tx: people.cancel_run(tx, run_id, f"cancelled by {by}"))
-        self._ended(kill)
+        self.ended(kill)
 
     async def clear(
         self, run_id: str, *, task_ids: Sequence[str] | None, downstream: bool, only_failed: bool, by: str
@@ -69,10 +69,11 @@ class ServerCommands:
         cleared, kill = await self._store.do(
             lambda tx: people.clear_tasks(tx, run_id, task_ids, downstream=downstream, only_failed=only_failed)
         )
-        self._ended(kill)
+        self.ended(kill)
         return cleared
 
-    def _ended(self, kill: people.ToKill) -> None:
+    def ended(self, kill: people.ToKill) -> None:
+        """Tell whoever must know that attempts were cancelled or cleared."""
         for attempt_id in kill.unheld:
             self._dispatcher.unheld(attempt_id)
         self._watch.kill(kill)

@@ -52,6 +52,15 @@ class DataFolder:
         return self.root / "logs"
 
     @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turn what goes wrong with its files into one line. Raises `DataFolderError`."""
+        try:
+            yield
+        except OSError as error:
+            where = error.filename or self.root
+            raise DataFolderError(f"{where}: {error.strerror}; check that the data folder is writable") from error
+
+    @contextmanager
     def opened(self) -> Iterator[None]:
         """Make the folder if need be and hold it.
 

@@ -4,15 +4,12 @@ import asyncio
 import contextlib
 import secrets
 import signal
-import socket
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from random import random
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 import uvicorn
@@ -22,15 +19,13 @@ from dexaflow.admission.gate import Gate
 from dexaflow.api.agent_routes import agent_routes
 from dexaflow.api.app import App, create_app
 from dexaflow.api.front import token_check
-from dexaflow.api.ports import Health
 from dexaflow.base.clock import Clock, SystemClock
-from dexaflow.base.errors import DexaflowError, TermLost
+from dexaflow.base.errors import DexaflowError
 from dexaflow.config.schema import Config
 from dexaflow.dispatch.dispatcher import Dispatcher, hold_counts
 from dexaflow.dispatch.line import Line
 from dexaflow.executors.process import ProcessExecutor
 from dexaflow.loading.registry import DagFolders
-from dexaflow.loading.versions import remove_unused
 from dexaflow.observe.metrics import Metrics
 from dexaflow.reports.handling import AgentReports
 from dexaflow.reports.logs import LogFiles
@@ -40,14 +35,17 @@ from dexaflow.scheduling.retries import seconds_to_retry
 from dexaflow.server.agents import AgentDesk
 from dexaflow.server.commands import ServerCommands
 from dexaflow.server.data_folder import DataFolder
+from dexaflow.server.health import HealthOf
 from dexaflow.server.hooks import build_hooks
+from dexaflow.server.listening import HttpServer, listen, url_of
 from dexaflow.server.publishing import Publisher
-from dexaflow.store import leading, people, registering, reporting
+from dexaflow.server.upkeep import keep_time, remove_what_is_old, take_up
+from dexaflow.store import gauges, leading, people, registering
 from dexaflow.store.bridge import StoreThread, UpClock, run_alone
 from dexaflow.store.engine import open_reader, open_writer, store_errors
 from dexaflow.store.migrating import migrate
 from dexaflow.store.reading import Reader
-from dexaflow.store.transaction import Tx, iso
+from dexaflow.store.transaction import Tx
 from dexaflow.tokens.keys import load_or_create, public_keys
 from dexaflow.tokens.lifetime import Outage
 from dexaflow.tokens.mint import Minter
@@ -55,10 +53,9 @@ from dexaflow.tokens.verify import Verifier
 
 __all__ = ["LiteOptions", "serve"]
 
+T = TypeVar("T")
 log = structlog.get_logger()
-TICK_SECONDS = 1.0
-RETENTION_SECONDS = 600.0
-READY_AFTER_SECONDS = 15.0  # a scheduler that has not made a pass for so long is not ready
+_LAST_TICK_SECONDS = 6.0  # a little more than a busy database takes to say so
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,40 +66,6 @@ class LiteOptions:
     data: Path
     host: str | None = None
     port: int | None = None
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """Bind before anything else starts: a port in use is a clear line and not a half-started server."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(1024)
-    except OSError as error:
-        listener.close()
-        raise DexaflowError(
-            f"cannot listen on {host} port {port}: {error.strerror}; choose another with --host or --port"
-        ) from error
-    listener.setblocking(False)
-    return listener
-
-
-class _Uvicorn(uvicorn.Server):
-    """uvicorn without signal handlers of its own: stopping has an order, and it is ours."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.up = asyncio.Event()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer, and say so."""
-        await super().startup(sockets=sockets)
-        self.up.set()
 
 
 async def serve(
@@ -123,17 +86,21 @@ async def serve(
         DexaflowError: it cannot start, or the database was taken over; one line says why.
     """
     folder = DataFolder(options.data.absolute())  # agents work elsewhere
+    # Whatever fails on the way, no half-started server is left.
     with folder.opened():
-        await _serve(config, options, folder, admission, clock or SystemClock(), on_ready)
+        async with contextlib.AsyncExitStack() as closing:
+            await _run(config, options, folder, admission, clock or SystemClock(), on_ready, closing)
+        log.info("server_stopped")
 
 
-async def _serve(
+async def _run(
     config: Config,
     options: LiteOptions,
     folder: DataFolder,
     admission: Sequence[Any],
     clock: Clock,
     on_ready: Callable[[str, str], None] | None,
+    closing: contextlib.AsyncExitStack,
 ) -> None:
     def new_id() -> str:
         return str(uuid.uuid4())
@@ -142,29 +109,39 @@ async def _serve(
         return secrets.randbits(80)
 
     host = options.host or config.server.host
-    listener = _listen(host, config.server.port if options.port is None else options.port)
-    try:
-        hooks = build_hooks(config, admission)
-        signing_key = load_or_create(folder.signing_key)
-        token = folder.api_token()
-        with store_errors(f"cannot use {folder.database}"):
-            engine = open_writer(folder.database)
-            migrate(engine)
-            base_up = run_alone(engine, leading.read_up, clock=clock, up=lambda: 0.0, new_id=new_id, term=None)
-            up = UpClock(clock, base_up).up
-            last_up = run_alone(engine, leading.last_up, clock=clock, up=up, new_id=new_id, term=None)
-            term = run_alone(engine, leading.take_lead, clock=clock, up=up, new_id=new_id, term=None)
-            found = run_alone(engine, leading.recover, clock=clock, up=up, new_id=new_id, term=term)
-            run_alone(engine, people.ensure_default_pool, clock=clock, up=up, new_id=new_id, term=term)
-        store = StoreThread(engine, clock=clock, up=up, new_id=new_id, term=term)
-        reader_engine = open_reader(folder.database)
-    except BaseException:
-        listener.close()
-        raise
-
-    policy = config.policy()
+    listener = listen(host, config.server.port if options.port is None else options.port)
+    closing.callback(listener.close)
+    hooks = build_hooks(config, admission)
+    closing.push_async_callback(hooks.aclose)
     names = [h.name for h in hooks.callers]
     metrics = Metrics(timeout=config.execution.admission.timeout, hooks=names)
+    signing_key = load_or_create(folder.signing_key)
+    token = folder.api_token()
+    with store_errors(f"cannot use {folder.database}"):
+        engine = open_writer(folder.database)
+        closing.callback(engine.dispose)
+        migrate(engine)
+        base_up = run_alone(engine, leading.read_up, clock=clock, up=lambda: 0.0, new_id=new_id, term=None)
+        up = UpClock(clock, base_up).up
+        last_up = run_alone(engine, leading.last_up, clock=clock, up=up, new_id=new_id, term=None)
+        term = run_alone(engine, leading.take_lead, clock=clock, up=up, new_id=new_id, term=None)
+        found = run_alone(engine, leading.recover, clock=clock, up=up, new_id=new_id, term=term)
+        run_alone(engine, people.ensure_default_pool, clock=clock, up=up, new_id=new_id, term=term)
+        reader_engine = open_reader(folder.database)
+        closing.callback(reader_engine.dispose)
+    store = StoreThread(
+        engine,
+        clock=clock,
+        up=up,
+        new_id=new_id,
+        term=term,
+        on_moved=lambda moved: metrics.attempts_moved({str(state): n for state, n in moved.items()}),
+    )
+
+    def read(verb: Callable[[Tx], T]) -> T:
+        return run_alone(reader_engine, verb, clock=clock, up=up, new_id=new_id, term=None)
+
+    policy = config.policy()
     gate = Gate(
         hooks.callers,
         policy=policy,
@@ -181,11 +158,12 @@ async def _serve(
     minter = Minter(signing_key, clock)
     outage = None if last_up is None else Outage(last_up, clock.now())
     verifier = Verifier(public_keys(signing_key), clock, outage)
-    executor = ProcessExecutor(folder.agents, folder.server_file)
+    with folder.errors():
+        executor = ProcessExecutor(folder.agents, folder.server_file)
     logs = LogFiles(folder.logs)
     scheduler = Scheduler(
         store, clock=clock, up=up, parallelism=config.parallelism, run_id_bits=run_id_bits,
-        on_queued=lambda attempt: dispatcher.dispatch(attempt), on_kill=lambda kill: watch.kill(kill),
+        on_queued=lambda attempt: dispatcher.dispatch(attempt), on_kill=lambda kill: commands.ended(kill),
     )  # fmt: skip
     watch = Watch(
         store, executor, clock=clock, retry=seconds_to_retry, silence=config.agent.silence,
@@ -202,7 +180,6 @@ async def _serve(
     )  # fmt: skip
     reports = AgentReports(
         store, logs, watch, versions=folder.versions, retry=seconds_to_retry, wake_scheduler=scheduler.wake,
-        moved=metrics.attempt_moved,
     )  # fmt: skip
     commands = ServerCommands(store, gate, dispatcher, scheduler, watch, clock=clock, run_id_bits=run_id_bits)
     publisher = Publisher(store, lambda: policy, scheduler.wake)
@@ -214,9 +191,11 @@ async def _serve(
     metrics.read_holds(lambda: hold_counts(dispatcher.held(), clock.now()))
     metrics.read_stale_files(hooks.stale_files)
     metrics.read_abandoned_calls(hooks.abandoned_calls)
+    metrics.read_attempts(lambda: read(gauges.attempts_in_state))
+    metrics.read_slots(lambda: read(gauges.pool_slots))
     reader = Reader(reader_engine)
     desk = AgentDesk(reports, minter, heartbeat_seconds=config.agent.heartbeat)
-    health = _HealthOf(scheduler, clock, folders)
+    health = HealthOf(scheduler, clock, folders)
     app = create_app(
         reader=reader,
         commands=commands,
@@ -226,7 +205,7 @@ async def _serve(
         health=health.read,
         logs=logs,
     )
-    http = _Uvicorn(
+    http = HttpServer(
         uvicorn.Config(
             app, log_config=None, access_log=False, lifespan="off", http="httptools", loop="none", ws="none",
             timeout_graceful_shutdown=5, server_header=False, backlog=1024,
@@ -236,45 +215,50 @@ async def _serve(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+        closing.callback(loop.remove_signal_handler, number)
 
-    url = _url(listener)
+    # Closed in the opposite order: first nobody finds us, then agents go on alone, and last the database.
     store.start()
+    closing.push_async_callback(store.aclose)
+    closing.push_async_callback(_last_tick, store)
+    closing.push_async_callback(executor.aclose)  # agents are adopted by the next start
+    closing.callback(folder.withdraw)
+    hooks.start()
+    with folder.errors():
+        await take_up(executor, watch, found)
+    known = await store.do(registering.active_files)
+    url = url_of(listener)
     try:
-        hooks.start()
-        await _take_up(store, executor, watch, found)
-        known = await store.do(registering.active_files)
         async with asyncio.TaskGroup() as group:
             loops = [
                 group.create_task(scheduler.run(), name="scheduler"),
                 group.create_task(dispatcher.run(), name="dispatcher"),
                 group.create_task(watch.run(), name="watch"),
-                group.create_task(_tick(store), name="tick"),
+                group.create_task(keep_time(store), name="time"),
                 group.create_task(folders.run(publisher.publish, known=known), name="dag folders"),
-                group.create_task(_retain(store, logs, folder, config.history.retention, clock), name="retention"),
+                group.create_task(
+                    remove_what_is_old(store, logs, folder.versions, config.history.retention, clock), name="retention"
+                ),
             ]
             serving = group.create_task(http.serve(sockets=[listener]), name="http")
-            serving.add_done_callback(lambda _: stop.set())  # a server that ends by itself must not look alive
+            serving.add_done_callback(lambda _: stop.set())
             await http.up.wait()
             folder.announce(url)
             log.info("server_ready", url=url, data=str(folder.root), term=term)
             if on_ready is not None:
                 on_ready(url, token)
             await stop.wait()
+            if serving.done():  # a server that ends by itself must not look alive, nor as if it was told to
+                raise DexaflowError("the HTTP server ended by itself; the log says why")
             await _stop_in_order(dispatcher, app, http, loops, config.execution.admission.timeout)
     except BaseExceptionGroup as failures:
         raise _one_line(failures) from failures
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
-        folder.withdraw()
-        listener.close()
-        await executor.aclose()  # agents go on, and are adopted by the next start
-        await hooks.aclose()
-        with contextlib.suppress(DexaflowError):
+
+
+async def _last_tick(store: StoreThread) -> None:
+    with contextlib.suppress(DexaflowError, TimeoutError):
+        async with asyncio.timeout(_LAST_TICK_SECONDS):
             await store.do(leading.tick)
-        await store.aclose()
-        reader_engine.dispose()
-        log.info("server_stopped")
 
 
 def _one_line(failures: BaseExceptionGroup) -> DexaflowError:
@@ -307,66 +291,6 @@ async def _stop_in_order(
         task.cancel()
 
 
-async def _take_up(store: StoreThread, executor: ProcessExecutor, watch: Watch, found: leading.Found) -> None:
-    """Adopt what an earlier server launched: what lives goes on, what is gone is ended or asked anew (R10.3)."""
-    alive = set(await executor.recover())
-    lost = 0
-    for attempt_id, launch_id in found.launching:
-        if launch_id not in alive:
-            await executor.kill(launch_id)
-            await store.do(partial(_lost, attempt_id, launch_id))
-            lost += 1
-    for _, launch_id in found.running:
-        if launch_id not in alive:
-            watch.gone(launch_id)
-    current = {launch_id for _, launch_id in (*found.launching, *found.running)}
-    for launch_id in alive - current:
-        await executor.kill(launch_id)  # nobody's any more: its attempt went on without it
-    log.info("server_recovered", requeued=found.requeued, lost=lost, adopted=len(alive & current))
-
-
-def _lost(attempt_id: str, launch_id: str, tx: Tx) -> bool:
-    return reporting.lost(tx, attempt_id, launch_id)
-
-
-def _remove_old(before: str, tx: Tx) -> list[str]:
-    return people.remove_old(tx, before)
-
-
-async def _tick(store: StoreThread) -> None:
-    while True:
-        await asyncio.sleep(TICK_SECONDS)
-        try:
-            await store.do(leading.tick)
-        except TermLost:
-            raise
-        except DexaflowError as error:
-            log.error("tick_failed", cause=str(error))
-
-
-async def _retain(store: StoreThread, logs: LogFiles, folder: DataFolder, retention: float, clock: Clock) -> None:
-    """Remove finished runs with all that belongs to them once they are older than `history.retention`."""
-    while True:
-        before = iso(clock.now() - timedelta(seconds=retention))
-        try:
-            while removed := await store.do(partial(_remove_old, before)):
-                for run_id in removed:
-                    await asyncio.to_thread(logs.remove_run, run_id)
-            in_use = await store.do(people.snapshots_in_use)
-            await asyncio.to_thread(partial(remove_unused, folder.versions, in_use, now=clock.now().timestamp()))
-        except TermLost:
-            raise
-        except (DexaflowError, OSError) as error:
-            log.error("retention_failed", cause=str(error))
-        await asyncio.sleep(RETENTION_SECONDS)
-
-
-def _url(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-    return f"http://{host}:{port}"
-
-
 class _Observer:
     """The gate's observer: counts and logs, and has the dispatcher look when a breaker moves."""
 
@@ -380,31 +304,3 @@ class _Observer:
         """See `Observer.breaker_changed`."""
         self._metrics.breaker_changed(hook, is_open=is_open)
         self._wake()
-
-
-class _HealthOf:
-    """Whether the loops of this process do their work."""
-
-    def __init__(self, scheduler: Scheduler, clock: Clock, folders: DagFolders) -> None:
-        self._scheduler = scheduler
-        self._clock = clock
-        self._folders = folders
-        self._passes = -1
-        self._moved_at = clock.monotonic()
-        self._moved = clock.now()
-
-    def read(self) -> Health:
-        """Return how this process is."""
-        if self._scheduler.passes != self._passes:
-            self._passes = self._scheduler.passes
-            self._moved_at = self._clock.monotonic()
-            self._moved = self._clock.now()
-        scheduling = self._clock.monotonic() - self._moved_at < READY_AFTER_SECONDS and self._passes > 0
-        loaded = self._folders.ready.is_set()
-        why = (
-            "" if scheduling and loaded else "the scheduler makes no passes" if loaded else "DAG files are being loaded"
-        )
-        return Health(
-            live=True, ready=scheduling and loaded, database=scheduling, scheduler=scheduling,
-            scheduler_heartbeat=self._moved, loader=loaded, why=why,
-        )  # fmt: skip

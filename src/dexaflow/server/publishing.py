@@ -1,10 +1,12 @@
 """Loaded DAG files become registered DAGs: own checks first (R2.2), then one transaction."""
 
+import asyncio
 from collections.abc import Callable
+from typing import TypeVar
 
 import structlog
 
-from dexaflow.base.errors import DagError
+from dexaflow.base.errors import DagError, StoreError, TermLost
 from dexaflow.loading.registry import FileResult
 from dexaflow.model.dags import DagSpec
 from dexaflow.policy.checks import check_task
@@ -16,7 +18,9 @@ from dexaflow.store.transaction import Tx
 
 __all__ = ["Publisher", "policy_problems"]
 
+T = TypeVar("T")
 log = structlog.get_logger()
+_PAUSE_SECONDS = 1.0  # before a write that the database refused is tried again
 
 
 def policy_problems(file: str, spec: DagSpec, policy: Policy) -> tuple[DagError, ...]:
@@ -37,13 +41,17 @@ class Publisher:
         self._wake_scheduler = wake_scheduler
 
     async def publish(self, result: FileResult) -> None:
-        """Register one file's DAGs, or keep what is wrong with it; a file that fails keeps its last good versions."""
+        """Register one file's DAGs, or keep what is wrong with it; a file that fails keeps its last good versions.
+
+        While the database cannot be used it waits: what a file holds must not be forgotten, since it may never change
+        again. Raises `TermLost` when another control plane leads.
+        """
         if result.removed:
-            await self._store.do(lambda tx: registering.remove_file(tx, result.tenant_id, result.file))
+            await self._write(lambda tx: registering.remove_file(tx, result.tenant_id, result.file))
             log.info("dag_file_removed", tenant_id=result.tenant_id, file=result.file)
             return
         if result.version is None:
-            await self._store.do(lambda tx: registering.keep_errors(tx, result.tenant_id, result.file, result.errors))
+            await self._write(lambda tx: registering.keep_errors(tx, result.tenant_id, result.file, result.errors))
             self._log(result.tenant_id, result.errors)
             return
         policy = self._policy()
@@ -59,10 +67,20 @@ class Publisher:
         def register(tx: Tx) -> tuple[DagError, ...]:
             return registering.register_file(tx, loaded, errors, planner(tx))
 
-        found = await self._store.do(register)
+        found = await self._write(register)
         self._log(result.tenant_id, found)
         log.info("dag_file_loaded", tenant_id=result.tenant_id, file=result.file, dags=[d.dag_id for d in good])
         self._wake_scheduler()
+
+    async def _write(self, verb: Callable[[Tx], T]) -> T:
+        while True:
+            try:
+                return await self._store.do(verb)
+            except TermLost:
+                raise
+            except StoreError as error:
+                log.error("publish_failed", cause=str(error))
+                await asyncio.sleep(_PAUSE_SECONDS)
 
     @staticmethod
     def _log(tenant_id: str, errors: tuple[DagError, ...]) -> None:

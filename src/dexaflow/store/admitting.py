@@ -30,12 +30,14 @@ __all__ = [
     "launch",
     "next_hold_due",
     "placement_document",
+    "postpone",
     "probe_candidate",
     "record",
     "refuse",
     "reject",
     "requeue",
     "retry_wait",
+    "say_trouble",
 ]
 
 NO_REASON = "no reason given"  # R4.3: legal, and shown so
@@ -231,10 +233,13 @@ def launch(tx: Tx, admitted: Admitted, *, launch_id: str, placement: str, parall
     taken = slots_taken(tx)
     pool = tx.one("SELECT slots FROM pools WHERE pool = :p", p=waiting.pool)
     size = 0 if pool is None else pool.slots
-    if taken.attempts < parallelism and taken.by_pool.get(waiting.pool, 0) + waiting.pool_slots <= size:
+    # Pausing a DAG lets nothing more of it begin, whatever was waiting for a hook meanwhile.
+    paused = tx.one("SELECT 1 FROM dags WHERE dag_id = :d AND is_paused", d=attempt.dag_id) is not None
+    if not paused and taken.attempts < parallelism and taken.by_pool.get(waiting.pool, 0) + waiting.pool_slots <= size:
         row = move(tx, attempt.id, Event.ADMITTED, State.HELD, queued_at=tx.now_iso, **columns)
         return None if row is None else Launching(launch_id)
-    full = {**columns, "launch_id": None, "launched_at": None, "reason": "admitted; waits for pool slots"}
+    why = "admitted; waits for its DAG to be unpaused" if paused else "admitted; waits for pool slots"
+    full = {**columns, "launch_id": None, "launched_at": None, "reason": why}
     row = move(tx, attempt.id, Event.ADMITTED_POOL_FULL, State.HELD, **full)
     return None if row is None else Launching(None)
 
@@ -242,6 +247,21 @@ def launch(tx: Tx, admitted: Admitted, *, launch_id: str, placement: str, parall
 def requeue(tx: Tx, attempt_id: str) -> bool:
     """Send a queued attempt back to be asked anew: its admit grew too old, or asking it failed on our side."""
     return move(tx, attempt_id, Event.REQUEUED, State.QUEUED, queued_at=None) is not None
+
+
+def postpone(tx: Tx, attempt_id: str, until: float) -> bool:
+    """Ask a held attempt later than it is due: asking it failed on our side, and must not be tried without a pause."""
+    return bool(
+        tx.run(
+            "UPDATE task_instances SET next_ask_due = :due, next_ask_at = :at WHERE attempt_id = :a AND state = 'held'",
+            a=attempt_id, due=until, at=tx.at(until),
+        )
+    )  # fmt: skip
+
+
+def say_trouble(tx: Tx, attempt_id: str, reason: str) -> None:
+    """Let a queued attempt's author see that asking it fails on our side; what holds a held one stays shown."""
+    tx.run("UPDATE task_instances SET reason = :r WHERE attempt_id = :a AND state = 'queued'", a=attempt_id, r=reason)
 
 
 def attempt_if(tx: Tx, attempt_id: str, *states: State) -> Attempt | None:

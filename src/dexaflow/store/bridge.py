@@ -7,21 +7,27 @@ costs one commit. A verb that raises spoils only itself: the batch is rolled bac
 import asyncio
 import queue
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+import structlog
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
 from dexaflow.base.clock import Clock
-from dexaflow.base.errors import StoreError
+from dexaflow.base.errors import StoreError, TermLost
+from dexaflow.model.states import State
 from dexaflow.store.transaction import Tx, require_term
 
 __all__ = ["Store", "StoreThread", "UpClock", "run_alone"]
 
 T = TypeVar("T")
+log = structlog.get_logger()
 MAX_BATCH = 100
+_CLOSE_SECONDS = 15.0  # for what was handed in before the end; a disk that hangs does not keep the server from stopping
 
 
 class Store(Protocol):
@@ -54,7 +60,12 @@ def run_alone(
     term: int | None,
 ) -> T:
     """Do one verb in a transaction of its own, synchronously."""
-    return _run(engine, [verb], clock=clock, up=up, new_id=new_id, term=term)[0]  # type: ignore[no-any-return]
+    (result,), _ = _run(engine, [verb], clock=clock, up=up, new_id=new_id, term=term)
+    return result  # type: ignore[no-any-return]
+
+
+class _NotBegun(StoreError):  # noqa: N818 - what happened
+    """No transaction could be begun: nothing was done, and doing it in parts would fail as well."""
 
 
 def _run(
@@ -65,17 +76,24 @@ def _run(
     up: Callable[[], float],
     new_id: Callable[[], str],
     term: int | None,
-) -> list[Any]:
+) -> tuple[list[Any], Counter[State]]:
+    """Do the verbs in one transaction; return what each returned, and how many attempts came into each state."""
     try:
-        with engine.begin() as conn:
+        with ExitStack() as stack:
+            try:
+                conn = stack.enter_context(engine.begin())
+            except DBAPIError as error:
+                raise _NotBegun(_line(error)) from error
             tx = Tx(conn, clock.now(), up(), new_id)
             if term is not None:
                 require_term(tx, term)
-            return [verb(tx) for verb in verbs]
+            return [verb(tx) for verb in verbs], tx.moved
     except DBAPIError as error:
-        raise StoreError(
-            f"the database refused a write: {error.orig}; check that the data folder is writable and not full"
-        ) from error
+        raise StoreError(_line(error)) from error
+
+
+def _line(error: DBAPIError) -> str:
+    return f"the database refused a write: {error.orig}; check that the data folder is writable and not full"
 
 
 @dataclass(slots=True)
@@ -89,9 +107,18 @@ class StoreThread:
     """The store's own thread. Start with `start()`, end with `aclose()`; verbs handed in before are done."""
 
     def __init__(
-        self, engine: Engine, *, clock: Clock, up: Callable[[], float], new_id: Callable[[], str], term: int | None
+        self,
+        engine: Engine,
+        *,
+        clock: Clock,
+        up: Callable[[], float],
+        new_id: Callable[[], str],
+        term: int | None,
+        on_moved: Callable[[Mapping[State, int]], None] = lambda moved: None,
     ) -> None:
+        """Args: `on_moved` is told, from this thread, how many attempts a committed transaction brought into states."""
         self._engine = engine
+        self._on_moved = on_moved
         self._how: dict[str, Any] = {"clock": clock, "up": up, "new_id": new_id, "term": term}
         self._queue: queue.SimpleQueue[_Wanted | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="dexaflow-store", daemon=True)
@@ -110,13 +137,16 @@ class StoreThread:
         return await future
 
     async def aclose(self) -> None:
-        """Finish what was handed in, then close the database."""
+        """Finish what was handed in, then close the database; what takes too long is left to the process's end."""
         if self._closed:
             return
         self._closed = True
         self._queue.put(None)
         if self._thread.is_alive():
-            await asyncio.to_thread(self._thread.join)
+            await asyncio.to_thread(self._thread.join, _CLOSE_SECONDS)
+        if self._thread.is_alive():
+            log.error("store_hangs", meaning="the database did not finish; the next start finds what was committed")
+            return
         self._engine.dispose()
 
     def _work(self) -> None:
@@ -142,7 +172,10 @@ class StoreThread:
 
     def _do(self, batch: list[_Wanted]) -> None:
         try:
-            results = _run(self._engine, [w.verb for w in batch], **self._how)
+            results, moved = _run(self._engine, [w.verb for w in batch], **self._how)
+        except (TermLost, _NotBegun) as error:  # all of them alike; a busy database is not waited for once a verb
+            _settle(batch, [(None, error)] * len(batch))
+            return
         except Exception as error:  # noqa: BLE001 - whatever a verb raises belongs to its caller
             if len(batch) == 1:
                 _settle(batch, [(None, error)])
@@ -151,6 +184,8 @@ class StoreThread:
                 self._do([wanted])
             return
         _settle(batch, [(r, None) for r in results])
+        if moved:
+            self._on_moved(moved)
 
 
 def _settle(batch: list[_Wanted], ends: list[tuple[Any, Exception | None]]) -> None:

@@ -63,7 +63,7 @@ def recover(tx: Tx) -> Found:
             requeued += 1
     launching = tx.all("SELECT attempt_id, launch_id FROM task_instances WHERE state = 'launching'")
     running = tx.all("SELECT attempt_id, launch_id FROM task_instances WHERE state = 'running'")
-    tx.run("UPDATE runs SET dirty = true WHERE state IN ('queued', 'running')")
+    tx.run("UPDATE runs SET dirty = true WHERE state = 'running'")
     tick(tx)
     return Found(
         tuple((r.attempt_id, r.launch_id) for r in launching),

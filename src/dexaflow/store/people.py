@@ -7,7 +7,7 @@ from typing import Any
 from dexaflow.base.errors import Conflict, NotFound, UsageError
 from dexaflow.model.states import RUN_ENDED, Event, RunState, State
 from dexaflow.store.registering import spec_of
-from dexaflow.store.running import new_try
+from dexaflow.store.running import end_run, new_try
 from dexaflow.store.transaction import Tx, move
 
 __all__ = [
@@ -17,7 +17,9 @@ __all__ = [
     "clear_tasks",
     "delete_pool",
     "ensure_default_pool",
-    "remove_old",
+    "old_runs",
+    "remove_runs",
+    "remove_unused_versions",
     "set_note",
     "set_paused",
     "set_pool",
@@ -51,16 +53,18 @@ def cancel_run(tx: Tx, run_id: str, why: str) -> ToKill:
         NotFound: there is no such run.
         Conflict: it has ended.
     """
-    run = tx.one("SELECT state FROM runs WHERE run_id = :r", r=run_id)
+    run = tx.one("SELECT state, stop FROM runs WHERE run_id = :r", r=run_id)
     if run is None:
         raise NotFound(f"there is no run '{run_id}'; `dexaflow runs list` shows them")
     if RunState(run.state) in RUN_ENDED:
         raise Conflict(f"run '{run_id}' has ended ({run.state}); there is nothing to cancel")
     launches: list[tuple[str, str]] = []
     unheld: list[str] = []
+    runs_on = False
     for ti in tx.all("SELECT attempt_id, state, launch_id FROM task_instances WHERE run_id = :r", r=run_id):
         state = State(ti.state)
         if state is State.RUNNING:
+            runs_on = True
             tx.run("UPDATE task_instances SET stop = :why WHERE attempt_id = :a AND state = 'running'",
                    why=why, a=ti.attempt_id)  # fmt: skip
             launches.append((ti.attempt_id, ti.launch_id))
@@ -72,12 +76,14 @@ def cancel_run(tx: Tx, run_id: str, why: str) -> ToKill:
             if state is State.LAUNCHING:
                 launches.append((ti.attempt_id, ti.launch_id))
             move(tx, ti.attempt_id, Event.CANCELLED, state, reason=why, ended_at=tx.now_iso, **columns)
-    tx.run(
-        "UPDATE runs SET stop = :why, note = CASE WHEN note = '' THEN :why ELSE note || '; ' || :why END,"
-        " dirty = true, timeout_due = NULL, state = 'running', started_at = COALESCE(started_at, :now)"
-        " WHERE run_id = :r",
-        r=run_id, why=why, now=tx.now_iso,
-    )  # fmt: skip
+    if not run.stop:  # asked for twice it is noted once
+        tx.run(
+            "UPDATE runs SET stop = :why, note = CASE WHEN note = '' THEN :why ELSE note || '; ' || :why END,"
+            " dirty = true, timeout_due = NULL WHERE run_id = :r",
+            r=run_id, why=why,
+        )  # fmt: skip
+    if not runs_on:
+        end_run(tx, run_id, RunState.FAILED)
     return ToKill(tuple(launches), tuple(unheld))
 
 
@@ -86,7 +92,8 @@ def clear_tasks(
 ) -> tuple[tuple[str, ...], ToKill]:
     """Give tasks a new try with nothing carried over (R6.3); a hold ends at once. Returns the tasks cleared.
 
-    What runs is told to end first: its new try begins when its processes are dead.
+    What runs is told to end first: its new try begins when its processes are dead. A run that has ended begins anew,
+    as Airflow's do: it waits for `max_active_runs`, and its `dagrun_timeout` counts from then.
 
     Args:
         task_ids: None for all tasks of the run.
@@ -96,7 +103,7 @@ def clear_tasks(
     Raises:
         NotFound: no such run or task.
     """
-    run = tx.one("SELECT version_id FROM runs WHERE run_id = :r", r=run_id)
+    run = tx.one("SELECT version_id, state, stop FROM runs WHERE run_id = :r", r=run_id)
     if run is None:
         raise NotFound(f"there is no run '{run_id}'; `dexaflow runs list` shows them")
     spec = spec_of(tx, run.version_id)
@@ -131,10 +138,18 @@ def clear_tasks(
                 unheld.append(ti.attempt_id)
             new_try(tx, ti.attempt_id, Event.CLEARED, state)
         cleared.append(ti.task_id)
-    if cleared:
-        tx.run("UPDATE runs SET stop = '', dirty = true, ended_at = NULL,"
-               " state = CASE WHEN state = 'queued' THEN 'queued' ELSE 'running' END WHERE run_id = :r",
-               r=run_id)  # fmt: skip
+    if cleared and RunState(run.state) in RUN_ENDED:
+        tx.run(
+            "UPDATE runs SET state = 'queued', stop = '', started_at = NULL, ended_at = NULL, timeout_due = NULL"
+            " WHERE run_id = :r",
+            r=run_id,
+        )
+    elif cleared and run.stop:  # it was about to end: what runs still fails, but the run goes on
+        limit = spec.dagrun_timeout
+        tx.run(
+            "UPDATE runs SET stop = '', dirty = true, timeout_due = :due WHERE run_id = :r",
+            r=run_id, due=None if limit is None else tx.up + limit,
+        )  # fmt: skip
     return tuple(cleared), ToKill(tuple(launches), tuple(unheld))
 
 
@@ -205,25 +220,29 @@ def snapshots_in_use(tx: Tx) -> set[str]:
     return {r.snapshot for r in rows}
 
 
-def remove_old(tx: Tx, ended_before: str, limit: int = 100) -> list[str]:
-    """Remove runs that ended before a moment, with their tries, reviews and results (`history.retention`).
-
-    Returns their ids, so that their logs go too.
-    """
-    runs = [
-        r.run_id
-        for r in tx.all(
-            "SELECT run_id FROM runs WHERE state IN ('success', 'failed') AND ended_at < :before"
-            " ORDER BY ended_at LIMIT :limit",
-            before=ended_before, limit=limit,
-        )
+def old_runs(tx: Tx, ended_before: str, limit: int = 20) -> list[str]:
+    """Return runs that ended before a moment (`history.retention`); their logs go first, then they."""
+    rows = [
+        *tx.all("SELECT run_id FROM runs WHERE state = 'success' AND ended_at < :before ORDER BY ended_at LIMIT :limit",
+                before=ended_before, limit=limit),
+        *tx.all("SELECT run_id FROM runs WHERE state = 'failed' AND ended_at < :before ORDER BY ended_at LIMIT :limit",
+                before=ended_before, limit=limit),
     ]  # fmt: skip
-    for run_id in runs:
-        for table in ("reviews", "results", "attempt_history", "task_instances", "runs"):
-            tx.run(f"DELETE FROM {table} WHERE run_id = :r", r=run_id)
-    if runs:
-        tx.run(
-            "DELETE FROM dag_versions WHERE id NOT IN (SELECT version_id FROM dags)"
-            " AND id NOT IN (SELECT version_id FROM runs)"
-        )
-    return runs
+    return [r.run_id for r in rows]
+
+
+def remove_runs(tx: Tx, run_ids: Sequence[str], ended_before: str) -> None:
+    """Remove runs with their tries, reviews and results, unless they were cleared meanwhile and run again."""
+    for run_id in run_ids:
+        ended = "SELECT 1 FROM runs WHERE run_id = :r AND state IN ('success', 'failed') AND ended_at < :before"
+        if tx.one(ended, r=run_id, before=ended_before) is not None:
+            for table in ("reviews", "results", "attempt_history", "task_instances", "runs"):
+                tx.run(f"DELETE FROM {table} WHERE run_id = :r", r=run_id)
+
+
+def remove_unused_versions(tx: Tx) -> int:
+    """Remove the versions that neither are a DAG's latest nor have a run that is kept. Returns how many."""
+    return tx.run(
+        "DELETE FROM dag_versions WHERE id NOT IN (SELECT version_id FROM dags)"
+        " AND id NOT IN (SELECT version_id FROM runs)"
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from dexaflow.base.errors import Conflict, NotFound
+from dexaflow.base.errors import Conflict, NotFound, UsageError
 from dexaflow.model.attempt import Attempt
 from dexaflow.model.dags import DagSpec, TaskSpec
 from dexaflow.model.states import ENDED, TRANSITIONS, Event, RunState, State
@@ -18,6 +18,7 @@ from dexaflow.store.transaction import Tx, from_iso, iso, move
 
 __all__ = [
     "Advance",
+    "Advanced",
     "NewRun",
     "RetryRule",
     "Slots",
@@ -25,14 +26,17 @@ __all__ = [
     "attempt_of",
     "create_run",
     "due_dags",
+    "end_run",
     "new_try",
     "next_due",
     "note_never_fitting",
     "plan_next",
     "retry_due_attempts",
+    "room_for_runs",
     "runs_timed_out",
     "slots_taken",
     "take_slots",
+    "wait_for_a_run",
 ]
 
 # (dag, states by task) -> (moves, end): `scheduling.progress.advance`, handed in so that the rules stay pure
@@ -59,7 +63,7 @@ class NewRun:
 def create_run(tx: Tx, dag_id: str, new: NewRun) -> bool:
     """Make a run of the DAG's latest version with all its task instances, waiting.
 
-    Returns False when the schedule made this very run before. Raises `NotFound`, `Conflict`.
+    Returns False when the schedule made this very run before. Raises `NotFound`, `Conflict`, `UsageError`.
     """
     dag = tx.one("SELECT tenant_id, version_id, is_active FROM dags WHERE dag_id = :d", d=dag_id)
     if dag is None:
@@ -68,7 +72,10 @@ def create_run(tx: Tx, dag_id: str, new: NewRun) -> bool:
         raise Conflict(f"the file of DAG '{dag_id}' is gone; bring it back to run it")
     if tx.one("SELECT 1 FROM runs WHERE run_id = :r", r=new.run_id) is not None:
         raise Conflict(f"a run '{new.run_id}' exists already; choose another run id")
-    logical = None if new.logical_date is None else iso(new.logical_date)
+    try:
+        logical = None if new.logical_date is None else iso(new.logical_date)
+    except OverflowError:
+        raise UsageError("the logical date lies outside the calendar in UTC; choose a later or earlier one") from None
     if logical is not None and tx.one(
         "SELECT 1 FROM runs WHERE dag_id = :d AND run_type = :t AND logical_date = :l",
         d=dag_id, t=new.run_type, l=logical,
@@ -81,7 +88,7 @@ def create_run(tx: Tx, dag_id: str, new: NewRun) -> bool:
         "INSERT INTO runs (run_id, dag_id, tenant_id, version_id, run_type, state, logical_date, data_interval_start,"
         " data_interval_end, run_after, queued_at, conf, note, triggered_by, dirty)"
         " VALUES (:run_id, :dag_id, :tenant_id, :version_id, :run_type, 'queued', :logical, :start, :end, :now, :now,"
-        " :conf, :note, :by, true)",
+        " :conf, :note, :by, false)",
         run_id=new.run_id, dag_id=dag_id, tenant_id=dag.tenant_id, version_id=dag.version_id, run_type=new.run_type,
         logical=logical,
         start=None if new.data_interval_start is None else iso(new.data_interval_start),
@@ -152,8 +159,44 @@ def _start_queued_runs(tx: Tx) -> None:
             )  # fmt: skip
 
 
-def advance_runs(tx: Tx, advance: Advance, limit: int = 200) -> int:
-    """Start queued runs, and look at every run in which something ended. Returns how many were looked at.
+def room_for_runs(tx: Tx, dag_id: str, spec: DagSpec) -> bool:
+    """Whether the schedule may make one more run: those that have not ended count, as Airflow counts them.
+
+    So a long catchup makes its runs as they come to run, and not a million at once.
+    """
+    row = tx.one("SELECT COUNT(*) AS n FROM runs WHERE dag_id = :d AND state IN ('queued', 'running')", d=dag_id)
+    return row is None or row.n < spec.max_active_runs
+
+
+def wait_for_a_run(tx: Tx, dag_id: str) -> None:
+    """The schedule makes no run of this DAG before one of its runs has ended (see `end_run`)."""
+    tx.run("UPDATE dags SET next_run_at = NULL WHERE dag_id = :d", d=dag_id)
+
+
+def end_run(tx: Tx, run_id: str, state: RunState) -> None:
+    """A run has ended; if its DAG's schedule waits for that, it is looked at again."""
+    row = tx.one(
+        "UPDATE runs SET state = :state, ended_at = :now, timeout_due = NULL, dirty = false"
+        " WHERE run_id = :r AND state IN ('queued', 'running') RETURNING dag_id",
+        r=run_id, state=str(state), now=tx.now_iso,
+    )  # fmt: skip
+    dag = None if row is None else tx.one(
+        "SELECT dag_id, version_id FROM dags WHERE dag_id = :d AND is_active AND next_run_at IS NULL", d=row.dag_id
+    )  # fmt: skip
+    if dag is not None and spec_of(tx, dag.version_id).schedule is not None:
+        tx.run("UPDATE dags SET next_run_at = :now WHERE dag_id = :d", d=dag.dag_id, now=tx.now_iso)
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """What `advance_runs` did."""
+
+    looked_at: int
+    ended: int  # so that runs that wait for `max_active_runs` may begin
+
+
+def advance_runs(tx: Tx, advance: Advance, limit: int) -> Advanced:
+    """Start queued runs, and look at every run in which something ended.
 
     Runs of a paused DAG wait as they are, as Airflow's do.
     """
@@ -163,12 +206,11 @@ def advance_runs(tx: Tx, advance: Advance, limit: int = 200) -> int:
         " WHERE r.dirty AND r.state = 'running' AND (NOT d.is_paused OR r.stop <> '') ORDER BY r.run_id LIMIT :limit",
         limit=limit,
     )
-    for row in rows:
-        _advance_run(tx, row, advance)
-    return len(rows)
+    ended = sum(_advance_run(tx, row, advance) for row in rows)
+    return Advanced(len(rows), ended)
 
 
-def _advance_run(tx: Tx, run: Row[Any], advance: Advance) -> None:
+def _advance_run(tx: Tx, run: Row[Any], advance: Advance) -> bool:
     states: dict[str, State] = {}
     attempts: dict[str, str] = {}
     for ti in tx.all("SELECT task_id, attempt_id, state FROM task_instances WHERE run_id = :r", r=run.run_id):
@@ -187,11 +229,8 @@ def _advance_run(tx: Tx, run: Row[Any], advance: Advance) -> None:
         move(tx, attempts[task_id], event, State.NONE, **columns)
     tx.run("UPDATE runs SET dirty = false WHERE run_id = :r", r=run.run_id)
     if end is not None:
-        tx.run(
-            "UPDATE runs SET state = :state, ended_at = :now, timeout_due = NULL"
-            " WHERE run_id = :r AND state = 'running'",
-            r=run.run_id, state=str(end), now=tx.now_iso,
-        )  # fmt: skip
+        end_run(tx, run.run_id, end)
+    return end is not None
 
 
 _UPSTREAM_REASONS = {
@@ -220,6 +259,19 @@ _NOT_CARRIED = (
 )
 
 
+# The history has no try that goes on: what a person cleared has ended, as a cancel would have ended it.
+_AS_ENDED = {
+    State.SCHEDULED: State.SKIPPED, State.QUEUED: State.SKIPPED, State.HELD: State.SKIPPED,
+    State.LAUNCHING: State.SKIPPED, State.RUNNING: State.FAILED, State.UP_FOR_RETRY: State.FAILED,
+}  # fmt: skip
+
+
+def _why_ended(state: State, reason: str) -> str:
+    if state in ENDED or state in (State.UP_FOR_RETRY, State.RUNNING):
+        return reason
+    return f"cleared; was {state}: {reason}" if reason else f"cleared; was {state}"
+
+
 def new_try(tx: Tx, attempt_id: str, event: Event, *froms: State) -> str | None:
     """Keep this try in the history and begin the next one with nothing carried over. Returns its id, or None if moved.
 
@@ -236,8 +288,11 @@ def new_try(tx: Tx, attempt_id: str, event: Event, *froms: State) -> str | None:
             a=attempt_id,
         )
         tx.run(
-            "UPDATE attempt_history SET ended_at = COALESCE(ended_at, :now) WHERE attempt_id = :a",
-            a=attempt_id, now=tx.now_iso,
+            "UPDATE attempt_history SET state = :state, reason = :reason, ended_at = COALESCE(ended_at, :now),"
+            " held_at = NULL, next_ask_at = NULL, next_ask_due = NULL, retry_at = NULL, retry_due = NULL"
+            " WHERE attempt_id = :a",
+            a=attempt_id, now=tx.now_iso, state=str(_AS_ENDED.get(State(row.state), row.state)),
+            reason=_why_ended(State(row.state), row.reason),
         )  # fmt: skip
     fresh = tx.new_id()
     # One guarded write moves the state and drops what belonged to the old try.
@@ -253,15 +308,12 @@ def new_try(tx: Tx, attempt_id: str, event: Event, *froms: State) -> str | None:
     )  # fmt: skip
     if not moved:
         return None
+    tx.moved[target] += 1
     if target is State.SCHEDULED:
         tx.run("UPDATE task_instances SET scheduled_at = :now WHERE attempt_id = :a", now=tx.now_iso, a=fresh)
     tx.run("DELETE FROM results WHERE run_id = :r AND task_id = :t", r=row.run_id, t=row.task_id)
     if cleared:
-        tx.run(
-            "UPDATE runs SET dirty = true, stop = '', ended_at = NULL,"
-            " state = CASE WHEN state = 'queued' THEN 'queued' ELSE 'running' END WHERE run_id = :r",
-            r=row.run_id,
-        )
+        tx.run("UPDATE runs SET dirty = true WHERE run_id = :r", r=row.run_id)
     return fresh
 
 
@@ -326,14 +378,15 @@ def take_slots(tx: Tx, parallelism: int) -> list[Attempt]:
 
 def note_never_fitting(tx: Tx) -> None:
     """Say why an attempt waits that can never run as things are: its pool is missing or too small."""
+    # Whatever it said before: an attempt that waits for slots may find later that its pool is gone.
     tx.run(
         "UPDATE task_instances"
         " SET reason = 'pool ''' || pool || ''' does not exist; create it with `dexaflow pools set`'"
-        " WHERE state = 'scheduled' AND reason = '' AND pool NOT IN (SELECT pool FROM pools)"
+        " WHERE state = 'scheduled' AND pool NOT IN (SELECT pool FROM pools) AND reason NOT LIKE 'pool %'"
     )
     tx.run(
         "UPDATE task_instances SET reason = 'needs ' || pool_slots || ' slots; pool ''' || pool || ''' has fewer'"
-        " WHERE state = 'scheduled' AND reason = ''"
+        " WHERE state = 'scheduled' AND reason NOT LIKE 'needs %'"
         " AND pool_slots > (SELECT slots FROM pools WHERE pools.pool = task_instances.pool)"
     )
 

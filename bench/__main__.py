@@ -1,0 +1,52 @@
+"""Measures everything, or what is named: `python -m bench [NAME ...]`."""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from bench import gate, lite
+from bench.scale import FULL, TINY, Scale
+from bench.table import Line, table
+
+__all__ = ["MEASUREMENTS", "main"]
+
+MEASUREMENTS: dict[str, Callable[[Scale], list[Line]]] = {
+    "gate": gate.at_once,
+    "gate-alone": gate.one_by_one,
+    "breaker": gate.breaker_open,
+    "lite": lite.end_to_end,
+    "downstream": lite.downstream,
+    "idle": lite.idle,
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure and print. Returns 1 where a line falls short by more than a fifth and `--check` or `CHECK=1` is given."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure what Dexaflow costs.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(MEASUREMENTS)}; all without one")
+    parser.add_argument("--tiny", action="store_true", help="only see that the measurements run; the figures are none")
+    parser.add_argument(
+        "--check", action="store_true", default=os.environ.get("CHECK") == "1", help="fail where a line falls short"
+    )
+    given = parser.parse_args(arguments)
+    if unknown := [name for name in given.names if name not in MEASUREMENTS]:
+        parser.error(f"there is no measurement {', '.join(unknown)}; choose from {', '.join(MEASUREMENTS)}")
+    lines: list[Line] = []
+    for name in given.names or MEASUREMENTS:
+        began = time.monotonic()
+        lines += MEASUREMENTS[name](TINY if given.tiny else FULL)
+        print(f"{name}: measured in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+    print(table(lines))
+    if os.getloadavg()[0] > 1.5 * (os.cpu_count() or 1):
+        print("the machine is busy: trust ratios and CPU, not attempts a second")
+    short = [found.name.strip() for found in lines if found.falls_short]
+    if given.check and short:
+        print(f"more than a fifth short: {'; '.join(short)}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,129 @@
+"""What counts as a hook, what it is called, and finding it (R8.1)."""
+
+import functools
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from dexaflow.admission.decisions import Decision, Request, admit
+from dexaflow.base.errors import ConfigError
+from dexaflow.hooks.naming import check_names, hook_function, hook_name, load_hook
+
+HERE = "tests.hooks.test_naming"
+
+
+def freeze(request: Request) -> Decision:
+    return admit()
+
+
+async def freeze_async(request: Request) -> Decision:
+    return admit()
+
+
+class Called:
+    def __call__(self, request: Request) -> Decision:
+        return admit()
+
+
+class Reviewing:
+    def review(self, request: Request) -> Decision:
+        return admit()
+
+
+class Named(Reviewing):
+    name = "budget"
+
+
+nameless = lambda request: admit()  # noqa: E731 - the thing under test
+
+
+@pytest.mark.parametrize(
+    ("hook", "name"),
+    [
+        (freeze, f"{HERE}:freeze"),
+        (freeze_async, f"{HERE}:freeze_async"),
+        (Called(), f"{HERE}:Called"),
+        (Reviewing(), f"{HERE}:Reviewing"),
+        (Reviewing().review, f"{HERE}:Reviewing.review"),
+        (functools.partial(freeze), f"{HERE}:freeze"),
+        (Named(), "budget"),
+    ],
+)
+def test_hook_is_called_by_its_name_attribute_else_by_where_it_is_defined(hook: object, name: str) -> None:
+    assert hook_name(hook) == name  # type: ignore[arg-type]
+    assert callable(hook_function(hook))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["", " ", 7, "a\nb", "a\x1bb", "x" * 300, "\u202eabc"])
+def test_name_that_cannot_be_shown_is_an_error(name: object) -> None:
+    with pytest.raises(ConfigError) as caught:
+        hook_name(SimpleNamespace(name=name, review=freeze))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("hook", [nameless, functools.partial(nameless)])
+def test_lambda_has_no_name(hook: object) -> None:
+    with pytest.raises(ConfigError, match="lambda"):
+        hook_name(hook)  # type: ignore[arg-type]
+
+
+def test_named_lambda_is_fine() -> None:
+    hook = lambda request: admit()  # noqa: E731 - the thing under test
+    hook.name = "mine"  # type: ignore[attr-defined]
+    assert hook_name(hook) == "mine"
+
+
+@pytest.mark.parametrize("hook", [None, 3, "freeze", object(), Called, Reviewing, SimpleNamespace(review=3)])
+def test_what_cannot_decide_is_not_a_hook(hook: object) -> None:
+    with pytest.raises(ConfigError) as caught:
+        hook_function(hook)  # type: ignore[arg-type]
+    assert caught.value.key == "execution.admission.hooks"
+
+
+def test_two_hooks_of_one_name_are_an_error() -> None:
+    check_names(["a", "b", "webhook"])
+    with pytest.raises(ConfigError, match="two hooks are called 'webhook'"):
+        check_names(["webhook", "a", "webhook"])
+
+
+def test_hook_is_found_by_module_and_name(tmp_path: Path) -> None:
+    assert load_hook(f"{HERE}:freeze") is freeze
+    (tmp_path / "policy_of_test_naming.py").write_text("def review(request): ...\n")
+    assert hook_name(load_hook("policy_of_test_naming:review", tmp_path)) == "policy_of_test_naming:review"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "said"),
+    [
+        ("", "nowhere_to_be_found:x", "no module"),
+        ("", "tests.nowhere_to_be_found:x", "no module"),
+        ("import nowhere_to_be_found", "{}:x", "cannot be imported"),
+        ("1 / 0", "{}:x", "ZeroDivisionError"),
+        ("raise SystemExit('bye\\nbye')", "{}:x", "SystemExit"),
+        ("def (", "{}:x", "SyntaxError"),
+        ("raise ValueError('a\\nb\\x1b[31m')", "{}:x", "ValueError"),
+        ("y = 1", "{}:x", "has no 'x'"),
+        ("x = 1", "{}:x", "not a hook"),
+        ("x = None", "{}:x", "not a hook"),
+        ("class x: pass", "{}:x", "class"),
+        ("x = lambda request: None", "{}:x", "lambda"),
+        ("def __getattr__(name): raise ValueError(name)", "{}:x", "has no 'x'"),
+        ("", "no_colon", "package.module:name"),
+        ("", "a:b:c", "package.module:name"),
+        ("", "a/b:c", "package.module:name"),
+        ("", "a:b\n", "package.module:name"),
+        ("", ":x", "package.module:name"),
+        ("", "", "package.module:name"),
+    ],
+)
+def test_hook_that_cannot_be_loaded_is_an_error_in_one_line(
+    source: str, target: str, said: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    module = f"bad_hook_{request.node.name.encode().hex()[-40:]}"
+    (tmp_path / f"{module}.py").write_text(source)
+    with pytest.raises(ConfigError) as caught:
+        load_hook(target.format(module), tmp_path)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "\x1b" not in str(caught.value)
