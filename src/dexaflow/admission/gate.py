@@ -297,10 +297,21 @@ class _Walk:
 
     def held(self, hook: str, reason: str, *, broken: bool = False, asked: bool = True) -> Held:
         attempt = self._checked.attempt
-        return Held(attempt, hook, reason, tuple(self.reviews), broken=broken, asked=asked, settings=self.settings)
+        return Held(
+            attempt,
+            hook,
+            reason,
+            tuple(self.reviews),
+            broken=broken,
+            asked=asked,
+            settings=self.settings,
+            execution=self.execution,
+        )
 
     def refused(self, hook: str, reason: str) -> Refused:
-        return Refused(self._checked.attempt, hook, reason, tuple(self.reviews), settings=self.settings)
+        return Refused(
+            self._checked.attempt, hook, reason, tuple(self.reviews), settings=self.settings, execution=self.execution
+        )
 
 
 def _in_source_mode(checked: Checked) -> bool:

@@ -91,6 +91,7 @@ class Held:
     broken: bool = False
     asked: bool = True  # False: its breaker was open, no question was put
     settings: tuple[Setting, ...] = field(default_factory=tuple)
+    execution: Execution | None = None  # what it would get so far, with the changes of the hooks that admitted it
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,7 @@ class Refused:
     reason: str
     reviews: tuple[Review, ...]
     settings: tuple[Setting, ...] = field(default_factory=tuple)
+    execution: Execution | None = None  # what it would get so far, with the changes of the hooks that admitted it
 
 
 Verdict = Admitted | Held | Refused

@@ -151,7 +151,8 @@ class Line:
 
     @staticmethod
     def _placement(checked: Checked, verdict: Held | Refused) -> str:
+        execution = verdict.execution or checked.execution
         return placement_document(
-            checked.image, checked.resources, checked.execution, verdict.settings or checked.settings,
-            dedicated=checked.own_placement,
+            checked.image, checked.resources, execution, verdict.settings or checked.settings,
+            dedicated=checked.own_placement or execution != checked.execution,
         )  # fmt: skip
