@@ -217,3 +217,19 @@ def test_one_thing_has_one_line_in_the_glossary() -> None:
 
     assert len(set(words)) == len(words)
     assert words == sorted(words, key=str.lower)
+
+
+def test_every_alert_has_its_row_among_what_to_do() -> None:
+    rules = (ROOT / "src" / "dexaflow" / "observe" / "alerts.yaml").read_text()
+    page = (DOCS / "operating.md").read_text()
+    for alert in re.findall(r"- alert: (\w+)", rules):
+        assert f"[{alert}](alerts.md#{alert.lower()})" in page
+
+
+def test_the_reasons_are_written_as_the_program_says_them() -> None:
+    said = "".join(path.read_text() for path in (ROOT / "src" / "dexaflow").rglob("*.py"))
+    for row in cells_of(DOCS / "errors.md"):
+        for reason in re.findall(r"`([^`]+)`", row[0]):
+            for part in re.split(r"\bNAME\b|\bID\b|\bN\b|\.\.\.|'|\(|30 s|SIGKILL|: |a >> b >> a", reason):
+                words = part.strip(" :();")
+                assert len(words) < 10 or words in said, reason
