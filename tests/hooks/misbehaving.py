@@ -5,10 +5,11 @@ import contextlib
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from types import TracebackType
 
-__all__ = ["Endpoint", "Peer", "answer", "answering", "full_backlog", "reset_on_close"]
+__all__ = ["Endpoint", "Peer", "answer", "answering", "full_backlog", "in_a_thread", "reset_on_close"]
 
 Script = Callable[["Peer"], Awaitable[None]]
 
@@ -149,6 +150,29 @@ class Endpoint:
 def reset_on_close(sock: socket.socket) -> None:
     """Make the closing of `sock` a reset."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+@contextlib.contextmanager
+def in_a_thread(script: Callable[[socket.socket], None]) -> Iterator[str]:
+    """Listen in a thread, apart from the event loop, and run the script for each connection; gives the URL."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):  # the listener is closed
+                while True:
+                    connection, _ = listener.accept()
+                    with connection, contextlib.suppress(OSError):
+                        script(connection)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
 
 
 @contextlib.asynccontextmanager

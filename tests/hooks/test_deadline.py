@@ -1,6 +1,7 @@
 """The deadline covers everything from the name to the last byte, and nothing before it (R7.1)."""
 
 import asyncio
+import socket
 import ssl
 import threading
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,7 +11,7 @@ import trustme
 
 from dexaflow.hooks.addresses import Address, Resolver
 from tests.hooks.asking import SHORT, a_transport, timed_out
-from tests.hooks.misbehaving import Endpoint, Peer, answer, answering, full_backlog
+from tests.hooks.misbehaving import Endpoint, Peer, answer, full_backlog, in_a_thread
 
 Script = Callable[[Peer], Awaitable[None]]
 
@@ -99,15 +100,13 @@ async def test_deadline_is_one_for_all_phases(ca: trustme.CA, server_tls: ssl.SS
 
     def slow(host: str, port: int) -> Sequence[Address]:
         threading.Event().wait(SHORT * 0.7)
-        return [Address(socket_family, ("127.0.0.1", port))]
+        return [Address(socket.AF_INET, ("127.0.0.1", port))]
 
     async def script(peer: Peer) -> None:
         await peer.question()
         await asyncio.sleep(SHORT * 0.7)
         peer.send(answer())
         await peer.gone()
-
-    from socket import AF_INET as socket_family
 
     async with Endpoint(script, server_tls) as endpoint:
         resolver = Resolver("localhost", endpoint.port, lookup=slow)
@@ -118,19 +117,20 @@ async def test_deadline_is_one_for_all_phases(ca: trustme.CA, server_tls: ssl.SS
 
 async def test_answer_in_time_counts_even_if_our_own_event_loop_is_late() -> None:
     """A control plane that is held up must not take that for the endpoint's failure."""
+    answered = threading.Event()
 
-    async with Endpoint(answering()) as endpoint, a_transport(endpoint.url, timeout=SHORT) as transport:
-        await transport.post(b"warm")
-        ask = asyncio.create_task(transport.post(b"{}"))
-        await asyncio.sleep(0)
-        in_thread = await _raw_answer_soon(endpoint)
-        in_thread.wait(SHORT * 2)  # nobody runs on this event loop meanwhile
-        assert (await ask).body == b"ok"
+    def script(connection: socket.socket) -> None:
+        while connection.recv(65536):
+            connection.sendall(answer())
+            answered.set()
 
-
-async def _raw_answer_soon(endpoint: Endpoint) -> threading.Event:
-    """Let the endpoint, which lives on this event loop too, write its answer; then there is only the waiting."""
-    asked = len(endpoint.questions) + 1
-    while len(endpoint.questions) < asked:
-        await asyncio.sleep(0)
-    return threading.Event()
+    with in_a_thread(script) as url:
+        async with a_transport(url, timeout=SHORT) as transport:
+            await transport.post(b"warm")
+            answered.clear()
+            ask = asyncio.create_task(transport.post(b"{}"))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert answered.wait(10)
+            threading.Event().wait(SHORT * 2)  # the answer lies in the socket, and nothing runs on this event loop
+            assert (await ask).body == b"ok"

@@ -7,7 +7,7 @@ import pytest
 import trustme
 
 from dexaflow.base.errors import HookBroken
-from tests.hooks.asking import SHORT, a_transport, timed_out
+from tests.hooks.asking import LONG, SHORT, a_transport, timed_out
 from tests.hooks.misbehaving import Endpoint, Peer, answer, answering, full_backlog
 
 
@@ -123,6 +123,25 @@ async def test_cancelled_question_gives_its_place_away_and_closes_its_connection
         assert (await next_one).body == b"next"
         assert transport.open_connections == 1
         await endpoint.until(lambda: endpoint.open == 1)
+
+
+async def test_late_answer_to_a_cancelled_question_finds_its_connection_closed(
+    ca: trustme.CA, endpoint_tls: ssl.SSLContext | None
+) -> None:
+    asked, gone = asyncio.Event(), asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.question()
+        asked.set()
+        await peer.gone()
+        gone.set()
+
+    async with Endpoint(script, endpoint_tls) as endpoint, a_transport(endpoint.url, ca) as transport:
+        ask = asyncio.create_task(transport.post(b"{}"))
+        await asked.wait()
+        ask.cancel()
+        await asyncio.gather(ask, return_exceptions=True)
+        await asyncio.wait_for(gone.wait(), LONG)
 
 
 async def test_cancelled_while_waiting_leaves_the_queue() -> None:

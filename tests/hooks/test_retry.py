@@ -1,14 +1,16 @@
 """A dead pooled connection is not a broken endpoint (R7.5)."""
 
 import asyncio
+import socket
 import ssl
+import threading
 from collections.abc import Callable
 
 import pytest
 import trustme
 
 from tests.hooks.asking import LONG, SHORT, a_transport, broken, timed_out
-from tests.hooks.misbehaving import Endpoint, Peer, answer
+from tests.hooks.misbehaving import Endpoint, Peer, answer, in_a_thread
 
 CLOSES: dict[str, Callable[[Peer], None]] = {"close": Peer.close, "reset": Peer.reset}
 
@@ -171,17 +173,22 @@ async def test_bytes_that_nobody_asked_for_reach_nobody(
 
 async def test_unasked_bytes_that_lie_in_the_socket_are_not_taken_for_the_next_answer() -> None:
     """The event loop has not got round to them when the next question comes."""
-    import threading
+    more, sent = threading.Event(), threading.Event()
+    connections: list[socket.socket] = []
 
-    async def script(peer: Peer) -> None:
-        await peer.question()
-        peer.send(answer(b"%d" % peer.number))
-        await peer._writer.drain()
-        peer.send(answer(b"not yours"))
-        await peer.gone()
+    def script(connection: socket.socket) -> None:
+        connections.append(connection)
+        connection.recv(65536)
+        connection.sendall(answer(b"%d" % len(connections)))
+        if len(connections) == 1:
+            more.wait(10)
+            connection.sendall(answer(b"not yours"))
+            sent.set()
+        connection.recv(65536)
 
-    async with Endpoint(script) as endpoint, a_transport(endpoint.url) as transport:
-        first = asyncio.create_task(transport.post(b"{}"))
-        first.add_done_callback(lambda _: threading.Event().wait(0.05))
-        await first
-        assert (await transport.post(b"{}")).body == b"2"
+    with in_a_thread(script) as url:
+        async with a_transport(url) as transport:
+            assert (await transport.post(b"{}")).body == b"1"
+            more.set()
+            assert sent.wait(10)
+            assert (await transport.post(b"{}")).body == b"2"

@@ -19,7 +19,7 @@ from dexaflow.config import Config
 from dexaflow.hooks.files import token_in
 from dexaflow.hooks.inprocess import InProcessCaller
 from dexaflow.hooks.naming import check_names, load_hook
-from dexaflow.hooks.transport import _request_head
+from dexaflow.hooks.transport import request_head
 from dexaflow.hooks.url import Endpoint, endpoint_from_config
 from dexaflow.hooks.webhook import WEBHOOK_NAME, WebhookCaller
 from dexaflow.model.execution import Execution, Resources
@@ -77,7 +77,7 @@ class Secrets:
         """Return the lines of the request's head, as sent but for the secrets."""
         path, has_query, _ = self.endpoint.target.partition("?")
         shown_endpoint = replace(self.endpoint, target=f"{path}?{HIDDEN}" if has_query else path)
-        head = _request_head(shown_endpoint, None if self.token is None else HIDDEN)
+        head = request_head(shown_endpoint, None if self.token is None else HIDDEN)
         return tuple(f"{head.decode('ascii')}{length}".split("\r\n"))
 
     def hidden(self, text: str) -> str:

@@ -27,7 +27,6 @@ __all__ = ["Response", "Transport"]
 
 MAX_CONNECTIONS: Final = 16
 IDLE_SECONDS: Final = 30.0  # shorter than the keep-alive of most servers and middleboxes
-LATE_SECONDS: Final = 0.005  # a timer that fires so late tells of our own event loop, not of the endpoint
 CLOSE_SECONDS: Final = 1.0  # `close` waits no longer for sockets to be gone
 
 
@@ -52,7 +51,6 @@ class _Question:
         "connection",
         "dialling",
         "ended",
-        "granted_extra",
         "place",
         "retried",
         "started",
@@ -70,7 +68,6 @@ class _Question:
         self.place = ""  # what it waits for while it has no connection, for the log
         self.retried = False
         self.ended = False
-        self.granted_extra = False
 
 
 class Transport:
@@ -102,7 +99,7 @@ class Transport:
         self._endpoint = endpoint
         self._timeout = timeout
         self._tls = tls
-        self._head = _request_head(endpoint, token)
+        self._head = request_head(endpoint, token)
         self._resolver = resolver or Resolver(endpoint.host, endpoint.port, loopback_only=endpoint.loopback_only)
         self._max = max_connections
         self._idle_seconds = idle_seconds
@@ -151,7 +148,7 @@ class Transport:
         Connections made under the old context are closed: idle ones now, the others after their answer (R2.3).
         """
         if token is not None:
-            self._head = _request_head(self._endpoint, token)
+            self._head = request_head(self._endpoint, token)
         if tls is not None:
             self._tls = tls
             self._generation += 1
@@ -295,12 +292,11 @@ class Transport:
     # A question ends, a place becomes free
 
     def _out_of_time(self, question: _Question) -> None:
-        late = time.monotonic() - question.started - self._timeout
-        if late < -0.0005 or (late > LATE_SECONDS and not question.granted_extra):
-            # Early: uvloop counts from the beginning of its turn. Late: this event loop was held up, and the answer
-            # may lie in the socket; it gets one turn of the loop to be read.
-            question.granted_extra = late > 0
-            question.timer = question.answer.get_loop().call_later(max(0.001, -late), self._out_of_time, question)
+        # Late, because our own event loop was held up? An answer that lies in the socket has been read by now: both
+        # event loops look at their sockets before they look at their timers.
+        left = question.started + self._timeout - time.monotonic()
+        if left > 0.0005:  # early: uvloop counts from the beginning of its turn
+            question.timer = question.answer.get_loop().call_later(left, self._out_of_time, question)
             return
         place = question.connection.reader.place if question.connection else question.place
         self._fail(question, f"no answer within {self._timeout:g}s; it ended {place}", timed_out=True)
@@ -380,7 +376,7 @@ class Transport:
             self._reap_in(self._idle[0].idle_since + self._idle_seconds - now)
 
 
-def _request_head(endpoint: Endpoint, token: str | None) -> bytes:
+def request_head(endpoint: Endpoint, token: str | None) -> bytes:
     """Return every request's beginning, up to the value of Content-Length, which comes last."""
     if token is not None and not (token and all("\x21" <= character <= "\x7e" for character in token)):
         raise ValueError("the token would break a header")

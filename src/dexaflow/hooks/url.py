@@ -8,8 +8,6 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-import idna
-
 from dexaflow.base.errors import ConfigError
 
 __all__ = ["URL_KEY", "Endpoint", "endpoint_from_config", "parse_webhook_url"]
@@ -169,6 +167,8 @@ def _name(written: str) -> str:
 
 def _ascii_name(written: str) -> str:
     """Return an internationalised name in its `xn--` form."""
+    import idna  # its tables take longer to load than all the rest, and next to nobody needs them
+
     try:
         name = idna.encode(written, uts46=True, std3_rules=True).decode("ascii").lower()
     except (idna.IDNAError, UnicodeError):
