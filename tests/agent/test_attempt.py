@@ -67,9 +67,10 @@ async def test_the_environment_is_made_for_the_task(world: World) -> None:
 
 async def test_the_token_is_nowhere_in_what_the_user_runs(world: World) -> None:
     """Never argv, never the task's environment, nor a descriptor (part 6)."""
-    launch = await world.launch(bash("ls -l /proc/self/fd; sleep 1000"))
+    launch = await world.launch(bash(f"sleep 1000 & touch {world.path}/up; wait"))
     agent = await world.agent(launch)
-    await until(lambda: len(launched_by(launch.launch_id, None, None)) == 1)
+    await until((world.path / "up").exists)
+    await until(lambda: len(launched_by(launch.launch_id, None, None)) == 2)  # bash, and sleep
     secret = launch.token.reveal().encode()
     assert agent.user_pid is not None
     spawner = world.executor.spawner_pid

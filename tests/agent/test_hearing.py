@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from dexaflow.agent.processes import all_processes, launched_by
+from dexaflow.executors.process import ProcessExecutor
 from tests.executors.proofs import Proofs
 from tests.executors.reports import bash, serve
 from tests.executors.world import World, a_world, until
@@ -116,6 +119,28 @@ async def test_an_address_that_cannot_be_read_yet_is_read_again(world: World) ->
     world.server_file.write_text(address)
 
     assert (await world.ledger.finish(launch.launch_id)).succeeded
+
+
+async def test_an_agent_whose_servers_folder_is_gone_ends(world: World) -> None:
+    """Nobody will ever hear it; it must not go on for ever."""
+    home = world.path / "home"
+    home.mkdir()
+    world.server_file.rename(home / "server.json")
+    executor = ProcessExecutor(home / "agents", home / "server.json")
+    try:
+        launch = world.proofs.launch()
+        world.ledger.work[launch.launch_id] = bash("sleep 1000")
+        world.ledger.heartbeat_seconds = 0.1
+        await executor.start(launch)
+        await world.ledger.until(lambda: world.ledger.beats[launch.launch_id] >= 1)
+        assert world.served is not None
+        world.served.fault = Failing(Response(status_code=500), times=10**6)
+        shutil.rmtree(home)
+
+        await until(lambda: launched_by(launch.launch_id, None, None) == [])
+        await until(lambda: all(seen.parent != executor.spawner_pid for seen in all_processes()))
+    finally:
+        await executor.aclose()
 
 
 async def test_a_hanging_server_does_not_stop_a_timeout(world: World) -> None:

@@ -165,8 +165,25 @@ class ExecutorContract:
         launch = rig.a_launch("true")
         await rig.executor.aclose()
 
-        with pytest.raises(ExecutorError, match="could not start"):
+        with pytest.raises(ExecutorError, match="the server is stopping"):
             await rig.executor.start(launch)
+
+    async def test_a_kill_that_cannot_be_seen_through_says_so(self, rig: Rig) -> None:
+        """A try is not failed on the word of an executor that does not watch any more (R10.4)."""
+        launch = rig.a_launch("trap '' TERM; sleep 1000; sleep 1000")
+        await rig.executor.start(launch)
+        await rig.running(launch)
+        kill = asyncio.create_task(rig.executor.kill(launch.launch_id, grace=60.0))
+        await asyncio.sleep(0)
+        old = rig.executor
+
+        executor = await rig.restart()
+
+        for attempt in (kill, old.kill(launch.launch_id)):
+            with pytest.raises(ExecutorError, match="the server is stopping"):
+                await attempt
+        await executor.kill(launch.launch_id, grace=0.1)
+        assert not await rig.runs(launch)
 
     async def test_many_at_once_all_run(self, rig: Rig) -> None:
         launches = [rig.a_launch(f"exit {n}") for n in range(20)]

@@ -77,12 +77,17 @@ class TestProcessExecutor(ExecutorContract):
 
 
 def a_sleeper(**environment: str) -> "subprocess.Popen[bytes]":
-    """Start somebody else's process, leader of a group of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(1000)"],
+    """Start somebody else's process, leader of a group of its own, and wait until its environment can be seen."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import time; print(flush=True); time.sleep(1000)"],
         start_new_session=True,
         env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
     )
+    assert process.stdout is not None
+    with process.stdout:
+        process.stdout.read(1)
+    return process
 
 
 def leave_files(world: World, launch_id: str) -> None:
@@ -211,10 +216,10 @@ async def test_a_launch_given_out_twice_is_run_by_one_agent(world: World) -> Non
 
 async def test_a_spawner_that_cannot_run_is_one_clear_line(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spawning, "_ENTRY", str(world.path / "absent.py"))
-    with pytest.raises(ExecutorError, match=r"could not start: the spawner of agents died; .*errors\.log says why"):
+    with pytest.raises(ExecutorError, match=r"the spawner of agents died; .*errors\.log says why"):
         await world.launch(bash("true"))
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    with pytest.raises(ExecutorError, match="could not start: No such file or directory"):
+    with pytest.raises(ExecutorError, match="the spawner of agents could not be started: No such file or directory"):
         await world.launch(bash("true"))
     (world.path / "agents/errors.log").unlink()
 

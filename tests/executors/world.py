@@ -110,7 +110,8 @@ async def a_world(path: Path) -> AsyncIterator[World]:
         try:
             yield world
         finally:
-            closing = world.executor
-            for launch_id in world.folder.launches():
-                await closing.kill(launch_id, grace=0.0)
-            await closing.aclose()
+            await world.executor.aclose()
+            last = ProcessExecutor(path / "agents", path / "server.json")
+            for launch_id in await last.recover():
+                await last.kill(launch_id, grace=0.0)
+            await last.aclose()

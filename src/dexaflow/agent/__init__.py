@@ -49,7 +49,8 @@ What the server's answer means:
 401, 403, 409, 410   this launch does not count (any more): the agent kills what runs, and ends. So it does when a
                      `started` is answered 400, 413 or 422
 400, 413, 422        to a `finished`: said once more as a bare failure that names the problem; to others: tried again
-anything else        not heard, like a lost connection: tried again, for ever, with growing pauses and jitter
+anything else        not heard, like a lost connection: tried again, for ever, with growing pauses and jitter; only when
+                     the folder of the server file is gone too, this is as a 410
 ===================  ==================================================================================================
 
 How an agent ends: exit status 0 when its report was heard, 3 when it was turned away, else it died. Its state file

@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import os
 import random
 import socket
 import threading
@@ -35,11 +36,20 @@ class GaveUp(Exception):  # noqa: N818 - on request, not an error
 
 
 def address_in_file(path: str) -> Callable[[], str]:
-    """Return a function that reads the server's address from its file, anew each time."""
+    """Return a function that reads the server's address from its file, anew each time.
+
+    A file that is not there may come. Where even its folder is gone, with all that the server knew, nobody will ever
+    hear an agent: `TurnedAway`.
+    """
 
     def read() -> str:
-        with open(path, "rb") as file:
-            return str(json.loads(file.read(65_536))["url"])
+        try:
+            with open(path, "rb") as file:
+                return str(json.loads(file.read(65_536))["url"])
+        except FileNotFoundError:
+            if not os.path.exists(os.path.dirname(path)):
+                raise TurnedAway("the server's data folder is gone") from None
+            raise
 
     return read
 

@@ -102,7 +102,7 @@ class Spawner:
             pid = os.fork()
         except OSError as problem:
             os.close(token_fd)
-            self._say({"failed": order.launch_id, "reason": f"fork: {problem.strerror}"})
+            self._say({"failed": order.launch_id, "reason": problem.strerror})
             return
         if pid == 0:
             self._become_agent(order, token_fd)

@@ -21,12 +21,16 @@ def clear_away(folder: Folder, launch_id: str, given_up: threading.Event) -> boo
     state = folder.read(launch_id)
     user_pid, user_born = (None, None) if state is None else (state.user_pid, state.user_born)
     pause = 0.002
-    # Looked at until nothing is left: what is dying may have forked a moment ago.
-    while alive := launched_by(launch_id, user_pid, user_born):
+    quiet = 0
+    # Looked at until nothing is left, and once more: what is dying may have forked a moment ago, and what is just
+    # executing a program has no environment to be seen.
+    while quiet < 2:
+        alive = launched_by(launch_id, user_pid, user_born)
         for seen in alive:
             send_signal(seen.pid, seen.birth, signal.SIGKILL)
-        if given_up.wait(pause):
+        quiet = 0 if alive else quiet + 1
+        if quiet < 2 and given_up.wait(pause):
             return False
-        pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+        pause = min(pause * 2, _LONGEST_PAUSE_SECONDS) if alive else pause
     folder.remove(launch_id)
     return True

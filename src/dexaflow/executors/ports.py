@@ -88,7 +88,7 @@ class Executor(Protocol):
         To be awaited before the try is failed (R10.4). The agent gets `grace` seconds to end its processes and report.
 
         Raises:
-            ExecutorError: the executor is closing and cannot wait for what does not die; the try is not to be failed.
+            ExecutorError: the executor is closed, or closed meanwhile, and cannot tell; the try is not to be failed.
         """
         ...
 

@@ -107,7 +107,7 @@ class ProcessExecutor:
         """See `ports.Executor`."""
         await self._settled(launch_id)
         found = False
-        while (agent := self._agents.get(launch_id) or self._adopted(launch_id)) is not None:
+        while not self._closed.is_set() and (agent := self._known(launch_id)) is not None:
             found = True
             send_signal(agent.pid, agent.born, signal.SIGTERM)
             try:
@@ -116,7 +116,9 @@ class ProcessExecutor:
             except TimeoutError:
                 send_signal(agent.pid, agent.born, signal.SIGKILL)
                 await agent.gone.wait()
-        if not found or self._closed.is_set():
+        if self._closed.is_set():
+            raise ExecutorError(f"launch {launch_id} may not be dead yet, and the server is stopping")
+        if not found:
             await self._clear_away(launch_id)
 
     async def recover(self) -> list[str]:
@@ -125,7 +127,7 @@ class ProcessExecutor:
             self._folder.remove(launch_id)
         alive: list[str] = []
         for launch_id in sorted(self._folder.launches()):
-            if launch_id in self._agents or self._adopted(launch_id) is not None:
+            if self._known(launch_id) is not None:
                 alive.append(launch_id)
             else:
                 await self._clear_away(launch_id)
@@ -138,10 +140,16 @@ class ProcessExecutor:
         await self._spawning.aclose()
         await asyncio.gather(*self._starting.values(), return_exceptions=True)
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for agent in self._agents.values():
+            agent.gone.set()  # nobody watches any more: whoever waits for its death is told that it is not known
+        self._agents.clear()
 
     async def _clear_away(self, launch_id: str) -> None:
         if not await asyncio.to_thread(clear_away, self._folder, launch_id, self._closed):
             raise ExecutorError(f"launch {launch_id} is not dead yet, and the server is stopping")
+
+    def _known(self, launch_id: str) -> _Agent | None:
+        return self._agents.get(launch_id) or self._adopted(launch_id)
 
     async def _settled(self, launch_id: str) -> None:
         """Wait until it is known whether a launch that is being started has an agent."""

@@ -128,18 +128,18 @@ class Spawning:
                 return await self._fork(order, token)
             except _SpawnerGone:
                 continue
-        raise ExecutorError(f"could not start: the spawner of agents died; {self._errors_file} says why")
+        raise ExecutorError(f"the spawner of agents died; {self._errors_file} says why")
 
     async def _fork(self, order: Order, token: str) -> Forked:
         if self._closed:
-            raise ExecutorError("could not start: the server is stopping")
+            raise ExecutorError("the server is stopping")
         try:
             spawner = self._spawner or self._begin()
             from_fd, to_fd = os.pipe()
             os.write(to_fd, token.encode())  # far less than what a pipe holds: does not wait
             os.close(to_fd)
         except OSError as problem:
-            raise ExecutorError(f"could not start: {problem.strerror}") from problem
+            raise ExecutorError(f"the spawner of agents could not be started: {problem.strerror}") from problem
         frame = order.to_json().encode()
         future: asyncio.Future[Forked] = asyncio.get_running_loop().create_future()
         spawner.waiting[order.launch_id] = future
@@ -204,7 +204,7 @@ class Spawning:
         elif "failed" in said:
             future = spawner.waiting.pop(str(said["failed"]), None)
             if future is not None and not future.done():
-                future.set_exception(ExecutorError(f"could not start: {said['reason']}"))
+                future.set_exception(ExecutorError(f"no agent could be forked: {said['reason']}"))
 
     def _gone(self, spawner: _Spawner) -> None:
         """The spawner is dead: whoever waits tries another, whoever lives is watched in another way."""
@@ -234,5 +234,5 @@ class Spawning:
             self._detach(spawner)
             for future in spawner.waiting.values():
                 if not future.done():
-                    future.set_exception(ExecutorError("could not start: the server is stopping"))
+                    future.set_exception(ExecutorError("the server is stopping"))
         await asyncio.gather(*self._ending)
