@@ -23,7 +23,7 @@ MEASUREMENTS: dict[str, Callable[[Scale], list[Line]]] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure and print. Returns 1 where a line falls short by more than a fifth and `--check` or `CHECK=1` is given."""
+    """Measure and print. Returns 1 where a line falls short by more than a fifth, with `--check` or `CHECK=1`."""
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure what Dexaflow costs.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(MEASUREMENTS)}; all without one")
     parser.add_argument("--tiny", action="store_true", help="only see that the measurements run; the figures are none")

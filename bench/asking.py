@@ -25,6 +25,7 @@ from dexaflow.admission.results import Admitted, Held
 from dexaflow.base.clock import SystemClock
 from dexaflow.base.errors import HookBroken
 from dexaflow.hooks.inprocess import InProcessCaller
+from dexaflow.hooks.naming import Hook
 from dexaflow.hooks.tls import client_context
 from dexaflow.hooks.transport import Transport
 from dexaflow.hooks.url import parse_webhook_url
@@ -54,6 +55,10 @@ ATTEMPT = Attempt(
         execution=Execution(node_selector={"zone": "a"}, labels={"team": "data"}),
     ),
 )  # fmt: skip
+
+
+def _read(path: Path) -> bytes:
+    return path.read_bytes()
 
 
 def _checked() -> Checked:
@@ -91,7 +96,7 @@ async def _aiohttp(url: str, ca_file: Path) -> AsyncIterator[Ask]:
     import aiohttp
 
     body = await _body()
-    connector = aiohttp.TCPConnector(limit=16, ssl=client_context(ca_file.read_bytes()))
+    connector = aiohttp.TCPConnector(limit=16, ssl=client_context(_read(ca_file)))
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
     async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
 
@@ -121,7 +126,7 @@ async def _body() -> bytes:
 @contextlib.asynccontextmanager
 async def _transport(url: str, ca_file: Path) -> AsyncIterator[Ask]:
     body = await _body()
-    context = client_context(ca_file.read_bytes())
+    context = client_context(_read(ca_file))
     async with Transport(parse_webhook_url(url), timeout=TIMEOUT, tls=context, token=TOKEN) as transport:
 
         async def ask() -> None:
@@ -131,7 +136,7 @@ async def _transport(url: str, ca_file: Path) -> AsyncIterator[Ask]:
 
 
 @contextlib.asynccontextmanager
-async def _gate_side(url: str, ca_file: Path, *before: Callable[..., object]) -> AsyncIterator[Ask]:
+async def _gate_side(url: str, ca_file: Path, *before: Hook) -> AsyncIterator[Ask]:
     token_file = ca_file.with_name("token")
     hooks = [InProcessCaller(hook, timeout=TIMEOUT) for hook in before]
     async with WebhookCaller(url, timeout=TIMEOUT, ca_file=ca_file, token_file=token_file) as webhook:

@@ -9,10 +9,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from bench.scale import Scale
-from bench.table import Line, line
 from tests.system.endpoint import Endpoint
 from tests.system.lite import Lite, lite, wait_for
+
+from bench.scale import Scale
+from bench.table import Line, line
 
 __all__ = ["downstream", "end_to_end", "idle"]
 
@@ -148,9 +149,7 @@ def downstream(scale: Scale) -> list[Line]:
         _seconds(tasks[f"t{number + 1}"]["started_at"], tasks[f"t{number}"]["ended_at"]) * 1000
         for number in range(scale.chain - 1)
     ]
-    return [
-        line("upstream success to downstream start, median of a chain", gaps, unit="ms", in_flight=1, at_most=100)
-    ]
+    return [line("upstream success to downstream start, median of a chain", gaps, unit="ms", in_flight=1, at_most=100)]
 
 
 def idle(scale: Scale) -> list[Line]:

@@ -149,6 +149,17 @@ def test_a_problem_is_one_line_whatever_the_key() -> None:
     assert said.isprintable()
 
 
+@pytest.mark.parametrize("field", ["labels", "annotations", "node_selector"])
+def test_a_long_key_is_named_whole(field: str) -> None:
+    """R5.2: naming the key, whose end tells it apart."""
+    key = "a" * 253 + "/" + "b" * 63
+
+    said = problem(Changes(**{field: {key[:-1] + "-": "x"}}))  # type: ignore[arg-type]  # a map field
+
+    assert key[:-1] + "-" in said
+    assert len(problem(Changes(**{field: {"x" * 60_000: "x"}}))) < 500  # type: ignore[arg-type]
+
+
 def test_annotations_count_merged_with_the_tasks_own() -> None:
     """R5.2: annotations that, merged, pass Kubernetes' total size of 256 KiB."""
     own = replace(OWN, annotations={"a": "x" * 200_000})

@@ -441,6 +441,15 @@ SECRET = "s3cret-in-the-wrong-place"
         f"execution: {{admission: {{webhook: {{token: {SECRET}}}}}}}",
         f"execution: {{admission: {{webhook: {{url: 'https://host/#{SECRET}'}}}}}}",
         f'execution: {{admission: {{webhook: {{url: "https://user:{SECRET}@host/\\n"}}}}}}',
+        f'execution: {{admission: {{webhook: {{"https://user:{SECRET}@host/"}}}}}}',
+        f'execution: {{admission: {{webhook: {{"https://user:{SECRET}@host/", "https://user:{SECRET}@host/"}}}}}}',
+        f'execution: {{admission: {{webhook: {{url: "https://host/", ca_file: "https://user:{SECRET}@host/"}}}}}}',
+        f'execution: {{admission: {{hooks: ["https://user:{SECRET}@host/"]}}}}',
+        f'execution: {{defaults: {{image: "https://user:{SECRET}@host/etl"}}}}',
+        f'image_allowlist: ["https://user:{SECRET}@host/etl"]',
+        f'image_allowlist: ["https://user:{SECRET}/{"x" * 100}@host/etl"]',
+        f'tenants: {{acme: "https://user:{SECRET}@host/"}}',
+        f'parallelism: "https://user:{SECRET}@host/"',
     ],
 )
 def test_no_problem_quotes_a_secret(problems: Problems, text: str) -> None:
@@ -621,6 +630,19 @@ def test_a_bad_variable_is_a_problem(problems: Problems, name: str, value: str, 
 
     assert found.key == key
     assert said in str(found)
+
+
+def test_bytes_of_a_variable_that_are_not_utf8_are_a_problem(problems: Problems) -> None:
+    """They come as lone surrogates, which YAML's reader cannot take."""
+    found = problems(
+        "",
+        DEXAFLOW_TENANTS="{acme: \udcff}",
+        DEXAFLOW_EXECUTION__ADMISSION__HOOKS="\udcff",
+        DEXAFLOW_SERVER__HOST="\udcff",
+    )
+
+    assert {problem.key for problem in found} == {"tenants", "execution.admission.hooks", "server.host"}
+    assert all(str(problem).isprintable() for problem in found)
 
 
 def test_variables_of_others_are_left_alone(problems: Problems) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from dexaflow.admission import admit, hold
 from dexaflow.model.states import State
-from dexaflow.store import people, running
+from dexaflow.store import people, slots
 from tests.dispatch.world import a_task, world
 from tests.virtual_time import run_virtually
 
@@ -48,7 +48,7 @@ def test_a_held_attempt_holds_no_slots(tmp_path: Path) -> None:
             w.trigger("r2", "e")
             await w.seconds(2)
             assert w.state("other", "r2") is State.SUCCESS
-            assert w.do(running.slots_taken).attempts == 0
+            assert w.do(slots.slots_taken).attempts == 0
 
     run_virtually(test)
 

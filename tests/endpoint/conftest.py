@@ -8,12 +8,15 @@ import pytest
 import uvicorn
 
 from dexaflow.endpoint.app import App
+from dexaflow.endpoint.heads import BoundedHeads
 
 
 @contextlib.asynccontextmanager
-async def serving(app: App) -> AsyncIterator[str]:
+async def serving(app: App, http: type[BoundedHeads] = BoundedHeads) -> AsyncIterator[str]:
     """Serve `app` on a free port of loopback; give its base URL."""
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, lifespan="on", timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=0, http=http, log_config=None, lifespan="on", timeout_graceful_shutdown=1
+    )
     server = uvicorn.Server(config)
     config.load()
     socket = config.bind_socket()

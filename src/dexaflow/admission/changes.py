@@ -22,6 +22,9 @@ from dexaflow.policy.checked import Setting
 
 __all__ = ["AllowLists", "Applied", "NotAllowed", "apply_changes"]
 
+# The longest key that Kubernetes takes, prefix, slash and name: a key is named whole, for its end tells it apart.
+_MAX_KEY_CHARACTERS = 253 + 1 + 63
+
 
 class AllowLists(Protocol):
     """The part of the policy that binds hooks; `policy.policy.Policy` has it."""
@@ -116,19 +119,19 @@ def _not_allowed(changes: Changes, allowed: AllowLists) -> NotAllowed | None:
     for key, value in changes.labels.items():
         problem = _reserved(key) or label_key_problem(key) or _value_problem(value)
         if problem is not None:
-            return NotAllowed("labels", f"label {quoted(key)}: {problem}")
+            return NotAllowed("labels", f"label {_named(key)}: {problem}")
     for key in changes.annotations:
         problem = _reserved(key) or annotation_key_problem(key)
         if problem is not None:
-            return NotAllowed("annotations", f"annotation {quoted(key)}: {problem}")
+            return NotAllowed("annotations", f"annotation {_named(key)}: {problem}")
     for key, value in changes.node_selector.items():
         problem = label_key_problem(key) or _value_problem(value)
         if problem is not None:
-            return NotAllowed("node_selector", f"node_selector {quoted(key)}: {problem}")
+            return NotAllowed("node_selector", f"node_selector {_named(key)}: {problem}")
     for toleration in changes.tolerations:
         problem = toleration_problem(toleration)
         if problem is not None:
-            return NotAllowed("tolerations", f"toleration {quoted(toleration.key)}: {problem}")
+            return NotAllowed("tolerations", f"toleration {_named(toleration.key)}: {problem}")
     if changes.priority_class_name:
         problem = _priority_class_not_allowed(changes.priority_class_name, allowed.priority_classes)
         if problem is not None:
@@ -138,6 +141,10 @@ def _not_allowed(changes: Changes, allowed: AllowLists) -> NotAllowed | None:
         if problem is not None:
             return NotAllowed("service_account", problem)
     return None
+
+
+def _named(key: str) -> str:
+    return quoted(key, _MAX_KEY_CHARACTERS)
 
 
 def _reserved(key: str) -> str | None:

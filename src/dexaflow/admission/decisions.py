@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from dexaflow.base.text import clean_reason
 from dexaflow.kube.tolerations import Toleration
 from dexaflow.model.execution import EMPTY, Execution, Resources
 
@@ -115,7 +116,8 @@ def _text_map(value: Mapping[str, str] | None, what: str) -> Mapping[str, str]:
         raise TypeError(f"{what} must be a mapping of strings, not {type(value).__name__}")
     if not value:
         return EMPTY
-    return MappingProxyType({_text(key, what): _text(text, what) for key, text in value.items()})
+    each = f"each key and value of {what}"
+    return MappingProxyType({_text(key, each): _text(text, each) for key, text in value.items()})
 
 
 def _toleration(value: Toleration | Mapping[str, str]) -> Toleration:
@@ -132,20 +134,21 @@ def well_formed(answer: object) -> Decision:
     """Return what a hook in process answered as a decision that nobody else can change any more (R7.1).
 
     `Admit`, `Hold` and `Refuse` can be built by hand, with values of any type and mappings that the hook keeps; this
-    copies and checks what `admit()`, `hold()` and `refuse()` would have.
+    copies and checks what `admit()`, `hold()` and `refuse()` would have. Nothing of the hook's own making stays in it,
+    and a reason is cleaned and cut (R4.4): whoever calls this where the hook runs keeps the work of both there.
 
     Raises:
         TypeError: it is not a decision, or a value in it is not of its type.
     """
     if isinstance(answer, Hold):
-        return Hold(_text(answer.reason, "reason"))
+        return Hold(clean_reason(_text(answer.reason, "reason")))
     if isinstance(answer, Refuse):
-        return Refuse(_text(answer.reason, "reason"))
+        return Refuse(clean_reason(_text(answer.reason, "reason")))
     if not isinstance(answer, Admit):
         raise TypeError(f"a hook must return admit(), hold() or refuse(), not {type(answer).__name__}")
     changes = answer.changes
     if changes is NO_CHANGES:
-        return answer
+        return Admit()  # not `answer`: a class made from Admit may run its own code whenever it is looked at
     if not isinstance(changes, Changes):
         raise TypeError(f"changes must be Changes, not {type(changes).__name__}")
     return admit(
@@ -174,6 +177,8 @@ def admit(
     Raises:
         TypeError: a value is not of its type, or a toleration has an unknown field.
     """
+    if isinstance(tolerations, str | Mapping) or not isinstance(tolerations, Iterable):
+        raise TypeError(f"tolerations must be a list of tolerations, not {type(tolerations).__name__}")
     changes = Changes(
         node_selector=_text_map(node_selector, "node_selector"),
         tolerations=tuple(_toleration(t) for t in tolerations),

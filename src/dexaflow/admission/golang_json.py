@@ -147,7 +147,8 @@ def read(body: bytes, shape: Record, *, max_bytes: int) -> dict[str, Any]:
         duplicate = False
     except Fault as fault:
         duplicate = fault.duplicate
-    raise Fault(Cause.SIZE, f"it has {len(body)} bytes, more than the {max_bytes} allowed", duplicate=duplicate)
+    # How many there are is not said: who calls may have read no further than to know that they are too many.
+    raise Fault(Cause.SIZE, f"it has more than the {max_bytes} bytes allowed", duplicate=duplicate)
 
 
 class _Frame:

@@ -92,7 +92,8 @@ def _check(line: bytes, defaults: Lists) -> dict[str, object]:
         raise _BadLine('it is not an object; write {"name": ..., "body_b64": ...}')
     name = item.get("name")
     if not isinstance(name, str):
-        raise _BadLine("it has no name; give it one, a string", name if isinstance(name, int | float | bool) else None)
+        # Of a number only a whole one comes back: Python reads NaN and 1e999, and nobody reads what it writes for them.
+        raise _BadLine("it has no name; give it one, a string", name if isinstance(name, int) else None)
     uid = item.get("uid")
     if uid is not None and not isinstance(uid, str):
         raise _BadLine("its uid is not a string; write one, or leave it out", name)

@@ -103,7 +103,8 @@ def _cell(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{shown(str(key))}={shown(str(item))}" for key, item in value.items()) or "-"
     if isinstance(value, list | tuple):
-        return ", ".join(shown(str(item)) for item in value) or "-"
+        items = (f"{{{_cell(item)}}}" if isinstance(item, Mapping) else shown(str(item)) for item in value)
+        return ", ".join(items) or "-"
     return shown(str(value))
 
 

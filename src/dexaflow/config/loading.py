@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
@@ -61,10 +62,23 @@ def load_config(path: Path | None, environ: Mapping[str, str], *, base_dir: Path
     if readable:
         problems += check_together(values, frozenset(broken))
     if problems:
-        raise ConfigErrors(problems)
+        raise ConfigErrors([_without_user_info(problem) for problem in problems])
     config = _build(Config, "", values)
     assert isinstance(config, Config)
     return config
+
+
+# From a URL's slashes to the `@` that ends its user info, or to where quoting has cut it off.
+_USER_INFO = re.compile(r"(?<=:)(/+).*(?:@|\.\.\.)", re.DOTALL)
+
+
+def _without_user_info(problem: ConfigError) -> ConfigError:
+    """Return `problem` with the user info of a URL left out, wherever a message quotes what stands in the file.
+
+    Each key quotes what it was given; a URL with a password may stand at any of them, as a key even (R2.4).
+    """
+    key, what = (_USER_INFO.sub(r"\1...@", text) for text in (problem.key, problem.problem))
+    return ConfigError(key, what, problem.fix)
 
 
 def all_keys(of: type[Any], prefix: str = "") -> Iterator[tuple[str, Key]]:  # Any: a class of the schema

@@ -149,7 +149,8 @@ def number(least: int, most: int) -> Kind[int]:
 
     def read(node: Node, base_dir: Path) -> int:
         if not isinstance(node, Scalar) or node.type is not ScalarType.NUMBER:
-            raise Unfit((described(node), fix))
+            in_quotes = isinstance(node, Scalar) and node.type is ScalarType.TEXT and node.text.isdigit()
+            raise Unfit((described(node), f"{fix}, without quotes" if in_quotes else fix))
         digits = node.text.removeprefix("-")
         # YAML 1.1 reads 010 as 8, 1_000 as 1000 and 1:30 as 90: only what everybody reads alike is taken.
         if not (digits.isascii() and digits.isdigit() and len(digits) < 20) or (digits[0] == "0" and digits != "0"):

@@ -121,7 +121,7 @@ class _Reading:
         next(events)  # document end
         following = next(events)
         if not isinstance(following, yaml.StreamEndEvent):
-            raise self._stop(following, "a second document begins here", "keep one document in the file")
+            raise self._stop(following, "a second document begins here", "keep one document")
         return None if node == Scalar("", ScalarType.BLANK) else node
 
     def _events(self, text: str) -> Iterator[Any]:
@@ -131,9 +131,9 @@ class _Reading:
             mark = error.problem_mark or error.context_mark
             where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
             what = error.problem or error.context or "it does not parse"
-            raise _Stop(
-                ConfigError(self.origin, f"not YAML{where}: {_one_line(what)}", "correct the file there")
-            ) from None
+            raise _Stop(ConfigError(self.origin, f"not YAML{where}: {_one_line(what)}", "correct it there")) from None
+        except UnicodeEncodeError:  # bytes of an environment variable that are not UTF-8
+            raise _Stop(ConfigError(self.origin, "is not UTF-8", "write it as UTF-8")) from None
         except yaml.YAMLError as error:
             what = getattr(error, "reason", "") or "it holds characters that YAML does not allow"
             raise _Stop(ConfigError(self.origin, f"not YAML: {_one_line(what)}", "write it as UTF-8 text")) from None

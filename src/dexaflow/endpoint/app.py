@@ -1,5 +1,6 @@
 """The webhook endpoint as an ASGI application."""
 
+import asyncio
 import hmac
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
@@ -19,6 +20,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _log = get_logger("dexaflow.endpoint")
 
+BODY_SECONDS = 30.0  # for a question to arrive; no control plane waits longer for the answer (R7.1)
+
 _NO_HEADERS: tuple[tuple[bytes, bytes], ...] = ()
 
 _TITLES: Mapping[int, str] = {
@@ -26,6 +29,7 @@ _TITLES: Mapping[int, str] = {
     401: "Unauthorized",
     404: "Not Found",
     405: "Method Not Allowed",
+    408: "Request Timeout",
     413: "Content Too Large",
     415: "Unsupported Media Type",
     500: "Internal Server Error",
@@ -82,6 +86,7 @@ class _Endpoint:
     calls: HookCalls
     token: str | Callable[[], str] | None
     path: str
+    body_seconds: float = BODY_SECONDS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -113,7 +118,12 @@ class _Endpoint:
         _only(scope["method"], "POST")
         headers: list[tuple[bytes, bytes]] = list(scope["headers"])
         self._authorize(headers)
-        return await self._admit(await _read_body(headers, receive))
+        try:
+            async with asyncio.timeout(self.body_seconds):
+                body = await _read_body(headers, receive)
+        except TimeoutError:
+            raise _Problem(408, "the question did not arrive in time", headers=[(b"connection", b"close")]) from None
+        return await self._admit(body)
 
     def _authorize(self, headers: list[tuple[bytes, bytes]]) -> None:
         if self.token is None:

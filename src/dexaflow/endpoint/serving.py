@@ -17,6 +17,7 @@ import uvicorn
 from dexaflow.base.errors import UsageError
 from dexaflow.endpoint.app import asgi_app
 from dexaflow.endpoint.calling import Hook
+from dexaflow.endpoint.heads import BoundedHeads
 from dexaflow.observe.logs import get_logger
 
 __all__ = ["TokenFile", "serve"]
@@ -143,6 +144,7 @@ def serve(
             log_config=None,
             access_log=False,
             ws="none",
+            http=BoundedHeads,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=GRACE_SECONDS,
             server_header=False,

@@ -19,7 +19,7 @@ from dexaflow.model.dags import DagSpec
 from dexaflow.model.states import Event, RunState, State
 from dexaflow.scheduling.progress import advance
 from dexaflow.scheduling.timetable import RunSlot, Timetable
-from dexaflow.store import people, registering, running
+from dexaflow.store import people, registering, running, slots
 from dexaflow.store.bridge import Store
 from dexaflow.store.transaction import Tx, from_iso
 
@@ -58,10 +58,13 @@ def one_pass(tx: Tx, parallelism: int, run_id_bits: Callable[[], int]) -> Pass:
     more = False
     for dag in running.due_dags(tx):
         more = True
-        spec = registering.spec_of(tx, dag.version_id)
+        spec = registering.spec_if_readable(tx, dag.version_id)
+        if spec is None:
+            running.make_no_runs(tx, dag.dag_id)
+            continue
         last = None if dag.last_logical_date is None else from_iso(dag.last_logical_date)
         if not running.room_for_runs(tx, dag.dag_id, spec):
-            running.wait_for_a_run(tx, dag.dag_id)
+            running.make_no_runs(tx, dag.dag_id)  # until one of its runs has ended
             continue
         slot = next_run_at(spec, last, from_iso(dag.registered_at), tx.now)
         if slot is not None and slot.run_after <= tx.now:
@@ -81,7 +84,7 @@ def one_pass(tx: Tx, parallelism: int, run_id_bits: Callable[[], int]) -> Pass:
     more |= running.retry_due_attempts(tx) > 0
     advanced = running.advance_runs(tx, _advance, ADVANCED_AT_ONCE)
     more |= advanced.looked_at >= ADVANCED_AT_ONCE or advanced.ended > 0
-    queued = running.take_slots(tx, parallelism)
+    queued = slots.take_slots(tx, parallelism)
     due = running.next_due(tx)
     return Pass(tuple(queued), tuple(timed_out), more, due.schedule_at, due.wait_due)
 
@@ -151,7 +154,7 @@ class Scheduler:
 
     async def _say_what_never_fits(self) -> None:
         try:
-            await self._store.do(running.note_never_fitting)
+            await self._store.do(slots.note_never_fitting)
         except TermLost:
             raise
         except Exception as error:  # noqa: BLE001 - a reason is not worth the scheduler; the next sweep says it

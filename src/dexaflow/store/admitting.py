@@ -12,7 +12,8 @@ from dexaflow.model.attempt import Attempt
 from dexaflow.model.execution import Execution, Resources
 from dexaflow.model.states import Event, State
 from dexaflow.policy.checked import Rejection, Setting
-from dexaflow.store.running import RetryRule, attempt_of, slots_taken
+from dexaflow.store.running import RetryRule, attempt_of
+from dexaflow.store.slots import slots_taken
 from dexaflow.store.transaction import Tx, move
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from dexaflow.store.running import slots_taken
+from dexaflow.store.slots import slots_taken
 from dexaflow.store.transaction import Tx
 
 __all__ = ["attempts_in_state", "pool_slots"]

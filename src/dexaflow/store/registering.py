@@ -4,7 +4,11 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import structlog
+from sqlalchemy import Engine
 
 from dexaflow.base.errors import DagError, NotFound
 from dexaflow.model.dags import DagSpec
@@ -17,9 +21,12 @@ __all__ = [
     "keep_errors",
     "register_file",
     "remove_file",
+    "spec_if_readable",
     "spec_of",
     "version_row",
 ]
+
+log = structlog.get_logger()
 
 # (spec, latest scheduled logical date or None, registered at) -> when the schedule makes its next run
 NextRun = Callable[[DagSpec, datetime | None, datetime], datetime | None]
@@ -140,11 +147,6 @@ def _register(tx: Tx, loaded: DagFile, spec: DagSpec, next_run: NextRun) -> str 
     return None
 
 
-@lru_cache(maxsize=512)
-def _parse(document: str) -> DagSpec:
-    return DagSpec.from_json(json.loads(document))
-
-
 @dataclass(frozen=True, slots=True)
 class Version:
     """One version of a DAG, ready to run."""
@@ -156,14 +158,39 @@ class Version:
     spec: DagSpec
 
 
+_MAX_KNOWN = 512
+# By database. The rest of the key tells a version from one whose id was given out again after it was removed.
+_known: WeakKeyDictionary[Engine, dict[tuple[Any, ...], Version]] = WeakKeyDictionary()
+
+
 def version_row(tx: Tx, version_id: int) -> Version:
     """Return one version. Raises `NotFound`."""
-    row = tx.one("SELECT id, dag_id, snapshot, file, spec FROM dag_versions WHERE id = :v", v=version_id)
+    row = tx.one("SELECT id, dag_id, number, snapshot, file FROM dag_versions WHERE id = :v", v=version_id)
     if row is None:
         raise NotFound(f"there is no DAG version {version_id}")
-    return Version(row.id, row.dag_id, row.snapshot, row.file, _parse(row.spec))
+    # A version is never changed, and its document may have megabytes: it is read once, not with each attempt.
+    known = _known.setdefault(tx.conn.engine, {})
+    key = (row.id, row.dag_id, row.number, row.snapshot, row.file)
+    version = known.get(key)
+    if version is None:
+        document = tx.one("SELECT spec FROM dag_versions WHERE id = :v", v=version_id)
+        assert document is not None
+        spec = DagSpec.from_json(json.loads(document.spec))
+        if len(known) >= _MAX_KNOWN:
+            known.clear()
+        version = known[key] = Version(row.id, row.dag_id, row.snapshot, row.file, spec)
+    return version
 
 
 def spec_of(tx: Tx, version_id: int) -> DagSpec:
-    """Return the DAG of one version."""
+    """Return the DAG of one version. Raises `NotFound`, or `ValueError` when another Dexaflow wrote it differently."""
     return version_row(tx, version_id).spec
+
+
+def spec_if_readable(tx: Tx, version_id: int) -> DagSpec | None:
+    """Return the DAG of one version, or None and a line in the log: for loops, in which one DAG must not stop all."""
+    try:
+        return spec_of(tx, version_id)
+    except (NotFound, ValueError, LookupError, TypeError) as error:
+        log.error("version_unreadable", version_id=version_id, cause=f"{type(error).__name__}: {error}")
+        return None

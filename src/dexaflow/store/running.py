@@ -12,7 +12,7 @@ from dexaflow.base.errors import Conflict, NotFound, UsageError
 from dexaflow.model.attempt import Attempt
 from dexaflow.model.dags import DagSpec, TaskSpec
 from dexaflow.model.states import ENDED, TRANSITIONS, Event, RunState, State
-from dexaflow.store.registering import NextRun, spec_of
+from dexaflow.store.registering import NextRun, spec_if_readable, spec_of
 from dexaflow.store.schema import ATTEMPT_COLUMNS
 from dexaflow.store.transaction import Tx, from_iso, iso, move
 
@@ -21,22 +21,18 @@ __all__ = [
     "Advanced",
     "NewRun",
     "RetryRule",
-    "Slots",
     "advance_runs",
     "attempt_of",
     "create_run",
     "due_dags",
     "end_run",
+    "make_no_runs",
     "new_try",
     "next_due",
-    "note_never_fitting",
     "plan_next",
     "retry_due_attempts",
     "room_for_runs",
     "runs_timed_out",
-    "slots_taken",
-    "take_slots",
-    "wait_for_a_run",
 ]
 
 # (dag, states by task) -> (moves, end): `scheduling.progress.advance`, handed in so that the rules stay pure
@@ -128,7 +124,8 @@ def plan_next(tx: Tx, dag_id: str, last: datetime | None, next_run: NextRun) -> 
         return
     if last is None and row.last_logical_date is not None:
         last = from_iso(row.last_logical_date)
-    due = next_run(spec_of(tx, row.version_id), last, from_iso(row.registered_at))
+    spec = spec_if_readable(tx, row.version_id)
+    due = None if spec is None else next_run(spec, last, from_iso(row.registered_at))
     tx.run(
         "UPDATE dags SET last_logical_date = :last, next_run_at = :due WHERE dag_id = :d",
         d=dag_id, last=None if last is None else iso(last), due=None if due is None else iso(due),
@@ -137,26 +134,39 @@ def plan_next(tx: Tx, dag_id: str, last: datetime | None, next_run: NextRun) -> 
 
 def _start_queued_runs(tx: Tx) -> None:
     """Let queued runs begin where `max_active_runs` allows and the DAG is not paused; the oldest first."""
-    for row in tx.all(
-        "SELECT r.dag_id, d.version_id, COUNT(*) AS waiting FROM runs r JOIN dags d ON d.dag_id = r.dag_id"
-        " WHERE r.state = 'queued' AND NOT d.is_paused GROUP BY r.dag_id, d.version_id"
-    ):
-        spec = spec_of(tx, row.version_id)
-        active = tx.one("SELECT COUNT(*) AS n FROM runs WHERE dag_id = :d AND state = 'running'", d=row.dag_id)
-        room = spec.max_active_runs - (0 if active is None else active.n)
-        if room <= 0:
-            continue
-        for run in tx.all(
-            "SELECT run_id, version_id FROM runs WHERE dag_id = :d AND state = 'queued'"
-            " ORDER BY queued_at, run_id LIMIT :room",
-            d=row.dag_id, room=room,
-        ):  # fmt: skip
-            timeout = spec_of(tx, run.version_id).dagrun_timeout
-            tx.run(
-                "UPDATE runs SET state = 'running', started_at = :now, dirty = true, timeout_due = :due"
-                " WHERE run_id = :r AND state = 'queued'",
-                r=run.run_id, now=tx.now_iso, due=None if timeout is None else tx.up + timeout,
-            )  # fmt: skip
+    dag_id = ""
+    while True:  # one probe of the index a DAG, however many of its runs wait
+        found = tx.one(
+            "SELECT MIN(dag_id) AS dag_id FROM runs WHERE state = 'queued' AND dag_id > :after", after=dag_id
+        )
+        if found is None or found.dag_id is None:
+            return
+        dag_id = found.dag_id
+        row = tx.one("SELECT version_id FROM dags WHERE dag_id = :d AND NOT is_paused", d=dag_id)
+        if row is not None:
+            _start_runs_of(tx, dag_id, row.version_id)
+
+
+def _start_runs_of(tx: Tx, dag_id: str, version_id: int) -> None:
+    spec = spec_if_readable(tx, version_id)
+    if spec is None:
+        return
+    active = tx.one("SELECT COUNT(*) AS n FROM runs WHERE dag_id = :d AND state = 'running'", d=dag_id)
+    room = spec.max_active_runs - (0 if active is None else active.n)
+    if room <= 0:
+        return
+    for run in tx.all(
+        "SELECT run_id, version_id FROM runs WHERE dag_id = :d AND state = 'queued'"
+        " ORDER BY queued_at, run_id LIMIT :n",
+        d=dag_id, n=room,
+    ):  # fmt: skip
+        own = spec_if_readable(tx, run.version_id)
+        timeout = None if own is None else own.dagrun_timeout
+        tx.run(
+            "UPDATE runs SET state = 'running', started_at = :now, dirty = true, timeout_due = :due"
+            " WHERE run_id = :r AND state = 'queued'",
+            r=run.run_id, now=tx.now_iso, due=None if timeout is None else tx.up + timeout,
+        )  # fmt: skip
 
 
 def room_for_runs(tx: Tx, dag_id: str, spec: DagSpec) -> bool:
@@ -164,12 +174,15 @@ def room_for_runs(tx: Tx, dag_id: str, spec: DagSpec) -> bool:
 
     So a long catchup makes its runs as they come to run, and not a million at once.
     """
-    row = tx.one("SELECT COUNT(*) AS n FROM runs WHERE dag_id = :d AND state IN ('queued', 'running')", d=dag_id)
-    return row is None or row.n < spec.max_active_runs
+    unended = tx.all(
+        "SELECT 1 FROM runs WHERE dag_id = :d AND state IN ('queued', 'running') LIMIT :n",
+        d=dag_id, n=spec.max_active_runs,
+    )  # fmt: skip
+    return len(unended) < spec.max_active_runs
 
 
-def wait_for_a_run(tx: Tx, dag_id: str) -> None:
-    """The schedule makes no run of this DAG before one of its runs has ended (see `end_run`)."""
+def make_no_runs(tx: Tx, dag_id: str) -> None:
+    """The schedule makes no run of this DAG before one of its runs has ended (see `end_run`), or its file changed."""
     tx.run("UPDATE dags SET next_run_at = NULL WHERE dag_id = :d", d=dag_id)
 
 
@@ -183,7 +196,8 @@ def end_run(tx: Tx, run_id: str, state: RunState) -> None:
     dag = None if row is None else tx.one(
         "SELECT dag_id, version_id FROM dags WHERE dag_id = :d AND is_active AND next_run_at IS NULL", d=row.dag_id
     )  # fmt: skip
-    if dag is not None and spec_of(tx, dag.version_id).schedule is not None:
+    spec = None if dag is None else spec_if_readable(tx, dag.version_id)
+    if dag is not None and spec is not None and spec.schedule is not None:
         tx.run("UPDATE dags SET next_run_at = :now WHERE dag_id = :d", d=dag.dag_id, now=tx.now_iso)
 
 
@@ -211,16 +225,24 @@ def advance_runs(tx: Tx, advance: Advance, limit: int) -> Advanced:
 
 
 def _advance_run(tx: Tx, run: Row[Any], advance: Advance) -> bool:
+    if not _anything_follows(tx, run.run_id):
+        tx.run("UPDATE runs SET dirty = false WHERE run_id = :r", r=run.run_id)
+        return False
     states: dict[str, State] = {}
     attempts: dict[str, str] = {}
-    for ti in tx.all("SELECT task_id, attempt_id, state FROM task_instances WHERE run_id = :r", r=run.run_id):
-        states[ti.task_id] = State(ti.state)
-        attempts[ti.task_id] = ti.attempt_id
+    rows = tx.all("SELECT task_id, attempt_id, state FROM task_instances WHERE run_id = :r", r=run.run_id)
+    for task_id, attempt_id, state in map(tuple, rows):  # by position and by table: a run may have thousands
+        states[task_id] = _STATES[state]
+        attempts[task_id] = attempt_id
     if run.stop:
         moves: tuple[tuple[str, Event], ...] = ()
         end = RunState.FAILED if all(s in ENDED for s in states.values()) else None
     else:
-        moves, end = advance(spec_of(tx, run.version_id), states)
+        spec = spec_if_readable(tx, run.version_id)
+        if spec is None:
+            tx.run("UPDATE runs SET dirty = false, note = :n WHERE run_id = :r", r=run.run_id, n=_UNREADABLE)
+            return False
+        moves, end = advance(spec, states)
     for task_id, event in moves:
         columns: dict[str, Any] = (
             {"scheduled_at": tx.now_iso} if event is Event.DUE
@@ -233,6 +255,14 @@ def _advance_run(tx: Tx, run: Row[Any], advance: Advance) -> bool:
     return end is not None
 
 
+def _anything_follows(tx: Tx, run_id: str) -> bool:
+    """Whether what ended can matter to the run: a task waits for others, or none is left."""
+    found = {row.state for row in tx.all("SELECT DISTINCT state FROM task_instances WHERE run_id = :r", r=run_id)}
+    return State.NONE in found or found <= ENDED
+
+
+_STATES = {str(state): state for state in State}
+_UNREADABLE = "cannot go on: its version of the DAG was written by another Dexaflow; cancel it and trigger a new run"
 _UPSTREAM_REASONS = {
     Event.UPSTREAM_SKIPPED: "skipped: its trigger rule cannot be met",
     Event.UPSTREAM_FAILED: "an upstream task failed",
@@ -323,72 +353,6 @@ def runs_timed_out(tx: Tx) -> list[str]:
         "SELECT run_id FROM runs WHERE timeout_due IS NOT NULL AND timeout_due <= :up AND state = 'running'", up=tx.up
     )
     return [r.run_id for r in rows]
-
-
-@dataclass(frozen=True, slots=True)
-class Slots:
-    """What is taken: attempts at once over all pools, and slots by pool."""
-
-    attempts: int
-    by_pool: Mapping[str, int]
-
-
-def slots_taken(tx: Tx) -> Slots:
-    """Count what is taken now, from the states themselves: a count that is derived cannot leak."""
-    rows = tx.all(
-        "SELECT pool, SUM(pool_slots) AS slots, COUNT(*) AS n FROM task_instances"
-        " WHERE state IN ('queued','launching','running') GROUP BY pool"
-    )
-    return Slots(sum(r.n for r in rows), {r.pool: int(r.slots) for r in rows})
-
-
-def take_slots(tx: Tx, parallelism: int) -> list[Attempt]:
-    """Queue scheduled attempts, first come first served in each pool, as far as slots and `parallelism` go.
-
-    An attempt that does not fit yet lets nobody of its pool pass, so that a large one is not starved by small ones; one
-    that can never fit is left aside, its reason saying so.
-    """
-    taken = slots_taken(tx)
-    room = parallelism - taken.attempts
-    if room <= 0:
-        return []
-    wanting: list[Row[Any]] = []
-    for pool in tx.all("SELECT pool, slots FROM pools"):
-        free = pool.slots - taken.by_pool.get(pool.pool, 0)
-        if free <= 0:
-            continue
-        for row in tx.all(
-            "SELECT t.attempt_id, t.scheduled_at, t.pool_slots FROM task_instances t JOIN dags d ON d.dag_id = t.dag_id"
-            " WHERE t.state = 'scheduled' AND t.pool = :pool AND t.pool_slots <= :size AND NOT d.is_paused"
-            " ORDER BY t.scheduled_at, t.attempt_id LIMIT :limit",
-            pool=pool.pool, size=pool.slots, limit=min(free, room),
-        ):  # fmt: skip
-            if row.pool_slots > free:
-                break
-            free -= row.pool_slots
-            wanting.append(row)
-    wanting.sort(key=lambda r: (r.scheduled_at, r.attempt_id))
-    queued: list[Attempt] = []
-    for row in wanting[:room]:
-        moved = move(tx, row.attempt_id, Event.SLOTS_TAKEN, State.SCHEDULED, queued_at=tx.now_iso, reason="", hook="")
-        if moved is not None:
-            queued.append(attempt_of(tx, moved))
-    return queued
-
-
-def note_never_fitting(tx: Tx) -> None:
-    """Say why an attempt waits that can never run as things are: its pool is missing or too small."""
-    # Whatever it said before: an attempt that waits for slots may find later that its pool is gone.
-    tx.run(
-        "UPDATE task_instances"
-        " SET reason = 'pool ''' || pool || ''' does not exist; create it with `dexaflow pools set`'"
-        " WHERE state = 'scheduled' AND pool NOT IN (SELECT pool FROM pools) AND reason NOT LIKE 'pool %'"
-    )
-    tx.run(
-        "UPDATE task_instances SET reason = 'needs ' || pool_slots || ' slots; pool ''' || pool || ''' has fewer'"
-        " WHERE state = 'scheduled' AND reason NOT LIKE 'needs %'"
-        " AND pool_slots > (SELECT slots FROM pools WHERE pools.pool = task_instances.pool)"
-    )
 
 
 def attempt_of(tx: Tx, row: Row[Any]) -> Attempt:

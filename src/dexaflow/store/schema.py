@@ -138,6 +138,14 @@ runs = Table(
     Index(None, "state", "ended_at"),
     Index(None, "queued_at", "run_id"),
     Index(None, "dag_id", "queued_at", "run_id"),
+    Index(
+        "ix_runs_queued",
+        "dag_id",
+        "queued_at",
+        "run_id",
+        sqlite_where=text("state = 'queued'"),
+        postgresql_where=text("state = 'queued'"),
+    ),
     Index("ix_runs_dirty", "run_id", sqlite_where=text("dirty"), postgresql_where=text("dirty")),
     Index(
         "ix_runs_timeout",

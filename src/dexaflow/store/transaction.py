@@ -53,7 +53,7 @@ class Tx:
         return iso(self.now + timedelta(seconds=min(up - self.up, 3.2e8)))
 
     def all(self, sql: str, **values: Any) -> list[Row[Any]]:
-        return list(self.conn.execute(_text(sql), values))
+        return list(self.conn.execute(_text(sql), values).all())
 
     def one(self, sql: str, **values: Any) -> Row[Any] | None:
         return self.conn.execute(_text(sql), values).first()

@@ -2,15 +2,10 @@
 
 import pytest
 
-from dexaflow.model.dags import TaskSpec
 from dexaflow.model.states import Event, State
-from dexaflow.store import people, running
+from dexaflow.store import people, slots
 from dexaflow.store.transaction import move
-from tests.store.conftest import World
-
-
-def a_task(task_id: str = "t", **options: object) -> TaskSpec:
-    return TaskSpec(task_id, "bash", bash_command="true", **options)  # type: ignore[arg-type]  # a builder
+from tests.store.world import World, a_task
 
 
 def test_a_due_task_takes_its_slots_and_is_queued(world: World) -> None:
@@ -19,7 +14,7 @@ def test_a_due_task_takes_its_slots_and_is_queued(world: World) -> None:
     done = world.schedule()
     assert [a.task_id for a in done.queued] == ["t"]
     assert world.state() is State.QUEUED
-    assert world.do(running.slots_taken).by_pool == {"default_pool": 3}
+    assert world.do(slots.slots_taken).by_pool == {"default_pool": 3}
 
 
 def test_no_more_attempts_at_once_than_the_cap(world: World) -> None:
@@ -43,7 +38,7 @@ def test_an_attempt_that_can_never_fit_says_so_and_blocks_nobody(world: World) -
     world.register(a_task("big", pool="p", pool_slots=3), a_task("small", pool="p"), a_task("lost", pool="gone"))
     world.trigger()
     world.schedule()
-    world.do(running.note_never_fitting)
+    world.do(slots.note_never_fitting)
     assert world.state("small") is State.QUEUED
     assert "needs 3 slots" in world.row("big").reason
     assert "pool 'gone' does not exist" in world.row("lost").reason
@@ -55,7 +50,7 @@ def test_an_attempt_that_ends_before_it_runs_gives_its_slots_back(world: World, 
     world.trigger()
     (attempt,) = world.schedule().queued
     world.do(lambda tx: move(tx, attempt.id, event, State.QUEUED))
-    assert world.do(running.slots_taken).attempts == 0
+    assert world.do(slots.slots_taken).attempts == 0
 
 
 def test_attempts_of_a_paused_dag_are_not_queued(world: World) -> None:

@@ -282,6 +282,13 @@ def upgrade() -> None:
         batch_op.create_index(
             "ix_runs_dirty", ["run_id"], unique=False, sqlite_where=sa.text("dirty"), postgresql_where=sa.text("dirty")
         )
+        batch_op.create_index(
+            "ix_runs_queued",
+            ["dag_id", "queued_at", "run_id"],
+            unique=False,
+            sqlite_where=sa.text("state = 'queued'"),
+            postgresql_where=sa.text("state = 'queued'"),
+        )
         batch_op.create_index(batch_op.f("ix_runs_queued_at_run_id"), ["queued_at", "run_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_runs_state_ended_at"), ["state", "ended_at"], unique=False)
         batch_op.create_index(

@@ -1,0 +1,53 @@
+"""The migrations make the tables that `schema.py` describes, and nothing less safe."""
+
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Engine, inspect
+
+from dexaflow.base.errors import StoreError
+from dexaflow.store.migrating import migrate
+from dexaflow.store.schema import metadata
+from tests.store.world import World, a_task, opened
+
+
+def test_the_migrations_make_what_the_schema_says(engine: Engine) -> None:
+    with engine.connect() as conn:
+        assert compare_metadata(MigrationContext.configure(conn), metadata) == []
+    for table in metadata.tables.values():
+        made = {i["name"] for i in inspect(engine).get_indexes(table.name)}
+        assert {i.name for i in table.indexes} <= made
+
+
+def test_a_database_of_a_newer_dexaflow_is_one_clear_line(engine: Engine) -> None:
+    with engine.begin() as conn:
+        conn.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(StoreError, match="newer Dexaflow"):
+        migrate(engine)
+
+
+def test_migrating_twice_changes_nothing(engine: Engine, tmp_path: Path) -> None:
+    migrate(engine)
+    engine.dispose()
+    again = opened("sqlite", tmp_path)
+    World(again).lead()
+    again.dispose()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "state = 'running'",  # without a launch
+        "state = 'held'",  # without a next ask
+        "launch_id = 'x'",  # a launch before it was admitted
+        "state = 'unheard of'",
+        "try_number = 0",
+        "pool_slots = 0",
+    ],
+)
+def test_what_must_never_be_is_refused_by_the_database_itself(world: World, change: str) -> None:
+    world.queued(a_task())
+    with pytest.raises(StoreError):
+        world.do(lambda tx: tx.run(f"UPDATE task_instances SET {change}"))
