@@ -1,12 +1,16 @@
 """`dexaflow config`: is this configuration right, and what can it say?"""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dexaflow.cli.output import FAILED, Output, print_error, print_json, print_text
+
+if TYPE_CHECKING:
+    from dexaflow.base.errors import ConfigError
 
 __all__ = ["app"]
 
@@ -25,11 +29,12 @@ def check(
     from dexaflow.base.errors import ConfigErrors
     from dexaflow.config import load_config
 
-    problems: tuple[tuple[str, str, str], ...] = ()
     try:
-        load_config(file, os.environ, base_dir=file.absolute().parent)
+        config = load_config(file, os.environ, base_dir=file.absolute().parent)
+        found = _hook_problems(config.execution.admission.hooks)
     except ConfigErrors as errors:
-        problems = tuple((problem.key, problem.problem, problem.fix) for problem in errors.problems)
+        found = list(errors.problems)
+    problems = [(problem.key, problem.problem, problem.fix) for problem in found]
     if output is Output.JSON:
         print_json([{"key": key, "problem": problem, "fix": fix} for key, problem, fix in problems])
     elif problems:
@@ -39,6 +44,27 @@ def check(
         print_text("The configuration is fine.")
     if problems:
         raise typer.Exit(FAILED)
+
+
+def _hook_problems(targets: Sequence[str]) -> list["ConfigError"]:
+    """Return what is wrong with the hooks in process: they are imported, as the boot does."""
+    if not targets:
+        return []
+    from dexaflow.base.errors import ConfigError
+    from dexaflow.hooks.naming import check_names, hook_name, load_hook
+
+    problems: list[ConfigError] = []
+    names: list[str] = []
+    for target in targets:
+        try:
+            names.append(hook_name(load_hook(target, Path.cwd())))
+        except ConfigError as problem:
+            problems.append(problem)
+    try:
+        check_names(names)
+    except ConfigError as problem:
+        problems.append(problem)
+    return problems
 
 
 @app.command()

@@ -94,8 +94,8 @@ def configure_logs(*, form: str = "auto", level: str = "info", stream: TextIO | 
         foreign = logging.getLogger(name)
         foreign.handlers.clear()
         foreign.propagate = True
-    # An access line names every path and is told again by the metrics; keep it for those who look closely.
-    logging.getLogger("uvicorn.access").setLevel(logging.DEBUG if level == "debug" else logging.WARNING)
+        # That it starts and stops we say in our own words, and the metrics tell of requests.
+        foreign.setLevel(logging.DEBUG if level == "debug" else logging.WARNING)
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

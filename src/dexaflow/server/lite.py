@@ -207,7 +207,7 @@ async def _run(
     )
     http = HttpServer(
         uvicorn.Config(
-            app, log_config=None, log_level="warning", access_log=False, lifespan="off", http="httptools", loop="none",
+            app, log_config=None, access_log=False, lifespan="off", http="httptools", loop="none",
             ws="none",
             timeout_graceful_shutdown=5, server_header=False, backlog=1024,
         )
