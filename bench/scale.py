@@ -16,5 +16,5 @@ class Scale:
     idle_seconds: float
 
 
-FULL = Scale(repeats=5, questions=2000, attempts=500, chain=20, idle_seconds=10.0)
+FULL = Scale(repeats=5, questions=1500, attempts=500, chain=20, idle_seconds=10.0)
 TINY = Scale(repeats=1, questions=20, attempts=4, chain=2, idle_seconds=0.2)

@@ -174,6 +174,8 @@ def test_annotations_count_merged_with_the_tasks_own() -> None:
     [
         (None, "batch-low", True),
         (None, "system-node-critical", False),
+        (None, "system-x", False),
+        (None, "systemic", True),
         (frozenset(), "batch-low", False),
         (frozenset({"batch-low"}), "batch-low", True),
         (frozenset({"batch-low"}), "batch-high", False),

@@ -45,6 +45,7 @@ def test_what_does_not_decode_is_broken() -> None:
 def test_without_a_uid_the_answers_own_counts_as_right() -> None:
     assert check_answer(answer("any", admit())).verdict is AnswerVerdict.ADMIT
     assert check_answer(answer("any", admit()), uid=UID).verdict is AnswerVerdict.BROKEN
+    assert check_answer(answer("any", admit()), uid="").verdict is AnswerVerdict.BROKEN  # given, and another
 
 
 def test_an_answer_without_a_uid_is_broken_all_the_same() -> None:
@@ -69,3 +70,20 @@ def test_the_lists_are_those_of_the_configuration(listed: list[str] | None, verd
     body = answer(UID, admit(service_account="etl"))
 
     assert check_answer(body, service_accounts=listed).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("listed", "name", "verdict"),
+    [
+        (None, "batch", "admit"),
+        (None, "system-x", "change_refused"),
+        ([], "batch", "change_refused"),
+        (["batch"], "batch", "admit"),
+        (["system-x"], "system-x", "admit"),
+        (["other"], "batch", "change_refused"),
+    ],
+)
+def test_an_empty_list_of_priority_classes_is_not_an_unset_one(
+    listed: list[str] | None, name: str, verdict: str
+) -> None:
+    assert check_answer(answer(UID, admit(priority_class_name=name)), priority_classes=listed).verdict == verdict

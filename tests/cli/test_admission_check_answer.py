@@ -88,6 +88,20 @@ def test_a_file_can_be_named_and_a_table_is_for_people(tmp_path: Path) -> None:
     ]
 
 
+def test_a_toleration_is_written_for_people_too() -> None:
+    ended = run(body=answer("admit", changes={"tolerations": [{"key": "tenant", "operator": "Exists"}]}))
+
+    assert ended.stdout.decode().splitlines()[1].split() == ["changes.tolerations", "{key=tenant,", "operator=Exists}"]
+
+
+def test_how_large_a_body_is_that_was_not_read_to_its_end_is_not_said(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(b" " * 5_000_000)
+
+    assert json.loads(run("--output", "json", "large", cwd=tmp_path).stdout)["problem"] == (
+        "the answer cannot be read: it has more than the 65536 bytes allowed"
+    )
+
+
 def test_the_configuration_says_what_changes_may_set(tmp_path: Path) -> None:
     (tmp_path / "dexaflow.yaml").write_text(
         "execution_allowlist: {service_accounts: [loader], priority_classes: [high]}"
@@ -180,6 +194,8 @@ def test_a_bad_line_gives_an_error_and_the_rest_goes_on() -> None:
         b"[1]\n",
         b"null\n",
         b'{"name": 7, "body_b64": ""}\n',
+        b'{"name": NaN, "body_b64": ""}\n',
+        b'{"name": 1e999, "body_b64": ""}\n',
         b'{"name": "no body"}\n',
         b'{"name": "not base64", "body_b64": "%%%"}\n',
         b'{"name": "half", "body_b64": "YQ"}\n',
@@ -198,6 +214,8 @@ def test_a_bad_line_gives_an_error_and_the_rest_goes_on() -> None:
 
     assert ended.returncode == 1
     assert ended.stderr == b""
+    assert b"NaN" not in ended.stdout
+    assert b"Infinity" not in ended.stdout
     results = [json.loads(line) for line in ended.stdout.splitlines()]
     assert [item for item in results if item.get("verdict")] == [results[1]] * len(bad)
     errors = [item for item in results if "error" in item]
@@ -207,6 +225,8 @@ def test_a_bad_line_gives_an_error_and_the_rest_goes_on() -> None:
         None,
         None,
         7,
+        None,  # Python would write NaN and Infinity back, and no other reader takes them
+        None,
         "no body",
         "not base64",
         "half",

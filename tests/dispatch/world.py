@@ -15,7 +15,7 @@ from dexaflow.admission import Admit, Hold, Refuse, Request
 from dexaflow.admission.gate import Gate
 from dexaflow.admission.ports import Answered
 from dexaflow.admission.results import Outcome
-from dexaflow.base.errors import HookBroken
+from dexaflow.base.errors import ExecutorError, HookBroken
 from dexaflow.dispatch.dispatcher import Dispatcher
 from dexaflow.dispatch.line import Line
 from dexaflow.executors.ports import Exit, Found, Launch
@@ -26,7 +26,7 @@ from dexaflow.reports.watch import Watch
 from dexaflow.scheduling.loop import Scheduler
 from dexaflow.scheduling.retries import seconds_to_retry
 from dexaflow.store import leading, people, registering, reporting, running
-from dexaflow.store.bridge import UpClock, run_alone
+from dexaflow.store.bridge import Store, UpClock, run_alone
 from dexaflow.store.engine import open_writer
 from dexaflow.store.migrating import migrate
 from dexaflow.store.transaction import Tx
@@ -64,23 +64,38 @@ class SimulatedHook:
 
 
 class SimulatedExecutor:
-    """Runs nothing: each launch says started at once and succeeds after `takes` seconds."""
+    """Runs nothing: each launch says started after `starts_after` seconds and succeeds after `takes` more."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
         self.takes = 0.1
+        self.starts_after = 0.001
+        self.hangs: Callable[[Launch], bool] = lambda launch: False  # `start` does not come back
+        self.kill_hangs: set[str] = set()
+        self.kill_fails: dict[str, int] = {}  # how often it still does
+        self.find_fails: set[str] = set()
         self.launches: list[Launch] = []
+        self.begun: list[str] = []  # launches whose agents were let begin
+        self.turned_away: list[str] = []
         self.killed: list[str] = []
+        self._exited: Callable[[Exit], None] = lambda exit_: None
 
     async def start(self, launch: Launch) -> None:
         self.launches.append(launch)
+        if self.hangs(launch):
+            await asyncio.Event().wait()
         self._world.spawn(self._agent(launch))
 
     async def _agent(self, launch: Launch) -> None:
         attempt_id, launch_id = launch.launched.attempt_id, launch.launch_id
-        await asyncio.sleep(0.001)
-        if self._world.do(lambda tx: reporting.started(tx, attempt_id, launch_id, "sim", 1)) is None:
+        await asyncio.sleep(self.starts_after)
+        if launch_id in self.killed:
             return
+        if self._world.do(lambda tx: reporting.started(tx, attempt_id, launch_id, "sim", 1)) is None:
+            self.turned_away.append(launch_id)
+            return
+        self.begun.append(launch_id)
+        self._world.watch.heard(launch_id)
         await asyncio.sleep(self.takes)
         if launch_id in self.killed:
             return
@@ -89,18 +104,32 @@ class SimulatedExecutor:
                 tx, attempt_id, launch_id, succeeded=True, reason="", exit_code=0, result=None, retry=seconds_to_retry
             )
         )
+        self._world.watch.ended(launch_id)
         self._world.scheduler.wake()
 
+    def dies(self, launch_id: str, *, in_order: bool = False) -> None:
+        """Let an agent end without a report."""
+        self.killed.append(launch_id)
+        self._exited(Exit(launch_id, in_order, "its agent was killed by SIGKILL"))
+
     async def find(self, launch_id: str) -> Found:
+        if launch_id in self.find_fails:
+            raise OSError("no /proc")
         return Found(launch_id, alive=launch_id not in self.killed)
 
     async def kill(self, launch_id: str, grace: float = 10.0) -> None:
+        if launch_id in self.kill_hangs:
+            await asyncio.Event().wait()
+        if self.kill_fails.get(launch_id, 0) > 0:
+            self.kill_fails[launch_id] -= 1
+            raise ExecutorError("not dead yet")
         self.killed.append(launch_id)
 
     async def recover(self) -> list[str]:
         return []
 
-    def on_exit(self, callback: Callable[[Exit], None]) -> None: ...
+    def on_exit(self, callback: Callable[[Exit], None]) -> None:
+        self._exited = callback
 
     async def aclose(self) -> None: ...
 
@@ -141,11 +170,14 @@ class World:
         self.clock = VirtualClock(loop)
         self._spawned: set[asyncio.Task[None]] = set()
         self._control: asyncio.Task[None] | None = None
+        self.store_fails: Callable[[], Exception | None] = lambda: None  # what a write of the loops raises
+        self.store_takes = 0.0  # seconds that each of them waits first
         self.term: int | None = None
         self.up: Callable[[], float] = lambda: 0.0
         self.executor = SimulatedExecutor(self)
         self.key = load_or_create(root / "signing.key")
         self.observer = Watching(self)
+        self.store: Store
         self.scheduler: Scheduler
         self.dispatcher: Dispatcher
         self.gate: Gate
@@ -183,22 +215,26 @@ class World:
 
         class Direct:
             async def do(self, verb: Callable[[Tx], T]) -> T:
-                await asyncio.sleep(0)
+                await asyncio.sleep(world.store_takes)
+                failure = world.store_fails()
+                if failure is not None:
+                    raise failure
                 return world.do(verb)
 
-        store = Direct()
+        store = self.store = Direct()
         gate = Gate(
             self.hooks, policy=Policy(), fail_open=self.fail_open, clock=self.clock, new_uid=self.new_id,
             new_incident=lambda: f"incident{next(self.ids)}", observer=self.observer,
         )  # fmt: skip
         scheduler = Scheduler(
             store, clock=self.clock, up=self.up, parallelism=self.parallelism, run_id_bits=lambda: next(self.ids),
-            on_queued=lambda attempt: self.dispatcher.dispatch(attempt), on_kill=lambda kill: self.watch.kill(kill),
+            on_queued=lambda attempt: self.dispatcher.dispatch(attempt), on_kill=self.kill,
         )  # fmt: skip
         self.watch = Watch(
             store, self.executor, clock=self.clock, retry=seconds_to_retry, silence=30.0,
             wake_scheduler=scheduler.wake,
         )  # fmt: skip
+        self.executor.on_exit(self.watch.exited)
         line = Line(
             policy=Policy, gate=gate, minter=Minter(self.key, self.clock), executor=self.executor, store=store,
             clock=self.clock, new_id=self.new_id, parallelism=self.parallelism, term=self.term,
@@ -222,6 +258,16 @@ class World:
         while True:
             await asyncio.sleep(1.0)
             self.do(leading.tick)
+
+    def kill(self, kill: people.ToKill) -> None:
+        """As `server.commands` does: tell whoever must know."""
+        for attempt_id in kill.unheld:
+            self.dispatcher.unheld(attempt_id)
+        self.watch.kill(kill)
+        self.scheduler.wake()
+
+    def cancel(self, run_id: str = "r") -> None:
+        self.kill(self.do(lambda tx: people.cancel_run(tx, run_id, "cancelled by alice")))
 
     async def crash(self) -> None:
         """End the control plane wherever it stands; what it was about to write is not written."""

@@ -24,7 +24,9 @@ def check(
 ) -> None:
     """List everything that is wrong with FILE and the DEXAFLOW_* variables, as the server would at boot.
 
-    Exit code 0 when the server would start, 1 when it would not.
+    The modules of execution.admission.hooks are not imported: that runs their code. `dexaflow admission ask` does.
+
+    Exit code 0 when nothing is wrong, 1 when something is.
     """
     from dexaflow.base.errors import ConfigErrors
     from dexaflow.config import load_config

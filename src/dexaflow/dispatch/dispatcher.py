@@ -7,6 +7,7 @@ asked at once is bounded: that is the pace. No lock or transaction is held while
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -16,7 +17,7 @@ import structlog
 from dexaflow.admission.gate import Gate
 from dexaflow.admission.results import Held
 from dexaflow.base.clock import Clock
-from dexaflow.base.errors import TermLost
+from dexaflow.base.errors import StoreError, TermLost
 from dexaflow.dispatch.line import Ended, Line, Moved, Started, TooOld, Waits
 from dexaflow.dispatch.waiting import next_ask
 from dexaflow.model.attempt import Attempt
@@ -296,12 +297,11 @@ class Dispatcher:
             due = tx.up + self._recheck * (1 + self._jitter() / 10)
             return admitting.requeue(tx, attempt.id) or admitting.postpone(tx, attempt.id, due)
 
-        said = False
+        if failures > 1:  # once may be a hiccup; then its author should know
+            with suppress(StoreError):
+                await self._store.do(lambda tx: admitting.say_trouble(tx, attempt.id, _TROUBLE))
         while not await self._stopped_within(pause):
             try:
-                if failures > 1 and not said:  # once may be a hiccup; then its author should know
-                    await self._store.do(lambda tx: admitting.say_trouble(tx, attempt.id, _TROUBLE))
-                    said = True
                 waits = await self._store.do(next_step)
             except TermLost:
                 raise
