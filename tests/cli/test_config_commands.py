@@ -95,3 +95,15 @@ def test_hooks_in_process_are_imported_as_the_boot_does(tmp_path: Path) -> None:
     assert "there is no module nowhere" in ended.stderr
     assert "json has no 'nothing'" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_a_hook_of_the_webhooks_name_is_found_as_at_boot(tmp_path: Path) -> None:
+    """R8.1: two of one name is an error, and the webhook's is `webhook`."""
+    (tmp_path / "policies.py").write_text("def hook(request): ...\nhook.name = 'webhook'\n")
+    alone = "execution: {admission: {hooks: ['policies:hook']}}"
+    beside = "execution: {admission: {hooks: ['policies:hook'], webhook: {url: 'https://h/'}}}"
+
+    for text, code in ((alone, 0), (beside, 1)):
+        (tmp_path / "dexaflow.yaml").write_text(text)
+        ended = config("check", "dexaflow.yaml", cwd=tmp_path)
+        assert (ended.returncode, "two hooks are called 'webhook'" in ended.stderr) == (code, bool(code))

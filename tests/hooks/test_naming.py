@@ -127,3 +127,28 @@ def test_hook_that_cannot_be_loaded_is_an_error_in_one_line(
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
     assert "\x1b" not in str(caught.value)
+
+
+class _Raising:
+    @property
+    def name(self) -> str:
+        raise SystemExit(3)
+
+    def review(self, request: object) -> None: ...
+
+
+class _Sly(str):
+    def __str__(self) -> str:
+        return "evil\n"
+
+
+class _SlyNamed:
+    name = _Sly("fine")
+
+    def review(self, request: object) -> None: ...
+
+
+def test_a_name_that_cannot_be_read_is_one_line_and_one_that_changes_is_read_once() -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        hook_name(_Raising())  # type: ignore[arg-type]  # any object may come
+    assert hook_name(_SlyNamed()) == "fine"  # type: ignore[arg-type]  # any object may come

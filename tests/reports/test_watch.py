@@ -1,6 +1,7 @@
 """Launched attempts: agents that never start, fall silent, die or must stop; never two at once (R1.7, R10.3, R10.4)."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from tests.dispatch.world import World, a_task, world
 from tests.virtual_time import run_virtually
 
 
-async def running(w: World, *, takes: float = 10_000.0, **task: object) -> str:
+async def running(w: World, *, takes: float = 10_000.0, **task: Any) -> str:
     """Have one attempt running and return its launch id."""
     w.executor.takes = takes
     w.register(a_task(**task))

@@ -24,16 +24,17 @@ def check(
 ) -> None:
     """List everything that is wrong with FILE and the DEXAFLOW_* variables, as the server would at boot.
 
-    The modules of execution.admission.hooks are not imported: that runs their code. `dexaflow admission ask` does.
+    The modules of execution.admission.hooks are imported, as at boot: their code runs.
 
-    Exit code 0 when nothing is wrong, 1 when something is.
+    Exit code 0 when the server would start, 1 when it would not.
     """
     from dexaflow.base.errors import ConfigErrors
     from dexaflow.config import load_config
 
     try:
         config = load_config(file, os.environ, base_dir=file.absolute().parent)
-        found = _hook_problems(config.execution.admission.hooks)
+        admission = config.execution.admission
+        found = _hook_problems(admission.hooks, has_webhook=admission.webhook.url is not None)
     except ConfigErrors as errors:
         found = list(errors.problems)
     problems = [(problem.key, problem.problem, problem.fix) for problem in found]
@@ -48,12 +49,13 @@ def check(
         raise typer.Exit(FAILED)
 
 
-def _hook_problems(targets: Sequence[str]) -> list["ConfigError"]:
+def _hook_problems(targets: Sequence[str], *, has_webhook: bool) -> list["ConfigError"]:
     """Return what is wrong with the hooks in process: they are imported, as the boot does."""
     if not targets:
         return []
     from dexaflow.base.errors import ConfigError
     from dexaflow.hooks.naming import check_names, hook_name, load_hook
+    from dexaflow.hooks.webhook import WEBHOOK_NAME
 
     problems: list[ConfigError] = []
     names: list[str] = []
@@ -63,7 +65,7 @@ def _hook_problems(targets: Sequence[str]) -> list["ConfigError"]:
         except ConfigError as problem:
             problems.append(problem)
     try:
-        check_names(names)
+        check_names([*names, *([WEBHOOK_NAME] if has_webhook else [])])
     except ConfigError as problem:
         problems.append(problem)
     return problems

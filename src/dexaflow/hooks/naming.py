@@ -62,7 +62,12 @@ def hook_name(hook: Hook) -> str:
         ConfigError: it has none (a lambda), or one that cannot be shown.
     """
     fix = "set its `name` attribute to a text of its own"
-    given: object = getattr(hook, "name", None)
+    try:
+        given: object = getattr(hook, "name", None)
+    except (Exception, SystemExit) as error:  # a property of theirs
+        raise ConfigError(HOOKS_KEY, f"the `name` of a hook cannot be read: {_said(error)}", fix) from error
+    if isinstance(given, str):
+        given = "".join(given)  # plain text, whatever a class of theirs makes of it
     if given is not None:
         if not isinstance(given, str):
             raise ConfigError(HOOKS_KEY, f"the name of a hook is a {type(given).__name__}, not text", fix)
@@ -113,7 +118,9 @@ def load_hook(target: str, folder: Path | None = None) -> Hook:
         sys.path.insert(0, str(folder))
     try:
         found: object = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise  # somebody stops us
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and (module_name == missing or module_name.startswith(missing + ".")):
             problem, fix = f"there is no module {missing} for '{target}'", "install it, or correct the name"
@@ -123,7 +130,7 @@ def load_hook(target: str, folder: Path | None = None) -> Hook:
     for part in name.split("."):
         try:
             found = getattr(found, part)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             problem = f"{module_name} has no '{name}'"
             raise ConfigError(HOOKS_KEY, problem, "write the name of a hook that it defines") from error
     hook: Hook = found  # type: ignore[assignment]  # what it takes and gives is seen when it is called
