@@ -43,7 +43,8 @@ class AgentReports:
         """Accept a start and return the work, or None: this launch does not count; it must run nothing (R1.7)."""
         work = await self._store.do(lambda tx: reporting.started(tx, attempt_id, launch_id, host, pid))
         if work is None:
-            log.info("agent_turned_away", launch_id=launch_id)
+            ids = await self._store.do(lambda tx: reporting.ids_of(tx, attempt_id))
+            log.info("agent_turned_away", launch_id=launch_id, **ids)
             return None
         self._watch.heard(launch_id)
         log.info(

@@ -146,9 +146,12 @@ class Watch:
         """A silent agent whose process lives is left alone; one that is gone has its try failed."""
         if (await self._executor.find(attempt.launch_id)).alive:
             self._heard[attempt.launch_id] = self._clock.monotonic()  # looked at again later
-            log.warning("agent_silent", launch_id=attempt.launch_id, attempt=attempt.attempt_id)
+            log.warning("agent_silent", launch_id=attempt.launch_id, **await self._ids(attempt.attempt_id))
         else:
             await self._end(attempt.launch_id, "its agent is gone")
+
+    async def _ids(self, attempt_id: str) -> dict[str, str | int]:
+        return await self._store.do(lambda tx: reporting.ids_of(tx, attempt_id))
 
     async def _give_up(self, launch_id: str) -> None:
         """Take a launch back whose agent was not heard in time (R1.7).
@@ -162,7 +165,7 @@ class Watch:
         if live is not None and not await self._store.do(lambda tx: reporting.lost(tx, live.attempt_id, launch_id)):
             return  # it started between the two
         if live is not None:
-            log.warning("launch_given_up", launch_id=launch_id, attempt=live.attempt_id)
+            log.warning("launch_given_up", launch_id=launch_id, **await self._ids(live.attempt_id))
             self._wake_scheduler()
         await self._executor.kill(launch_id)
 
@@ -186,6 +189,6 @@ class Watch:
         )  # fmt: skip
         log.warning(
             "attempt_ended_without_report", launch_id=launch_id, reason=reason,
-            state=None if ended is None else str(ended.state),
+            state=None if ended is None else str(ended.state), **await self._ids(live.attempt_id),
         )  # fmt: skip
         self._wake_scheduler()

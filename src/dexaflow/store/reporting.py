@@ -23,6 +23,7 @@ __all__ = [
     "append_log",
     "attempt_ended",
     "heartbeat",
+    "ids_of",
     "is_live",
     "live_launch",
     "lost",
@@ -280,6 +281,17 @@ def old_launches(tx: Tx) -> list[tuple[str, str]]:
         (r.attempt_id, r.launch_id)
         for r in tx.all("SELECT attempt_id, launch_id FROM task_instances WHERE state = 'launching'")
     ]
+
+
+def ids_of(tx: Tx, attempt_id: str) -> dict[str, str | int]:
+    """Return what a log line about an attempt carries: tenant, DAG, run, task and try; empty when it is not kept."""
+    for table in ("task_instances", "attempt_history"):
+        row = tx.one(
+            f"SELECT tenant_id, dag_id, run_id, task_id, try_number FROM {table} WHERE attempt_id = :a", a=attempt_id
+        )
+        if row is not None:
+            return dict(row._mapping)
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
