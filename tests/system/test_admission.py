@@ -134,3 +134,13 @@ def test_without_a_hook_nothing_is_asked_and_no_admission_metric_is_there(server
     assert server.ended(server.trigger("one")) == "success"
     assert policy.asked == []
     assert "dexaflow_admission_reviews_total{" not in server.get("/metrics")
+
+
+def test_a_hook_may_set_what_authors_may_not(asking: Lite, policy: Endpoint) -> None:
+    """R5.3: changes are not checked against `execution_allowlist.fields`, which governs what authors set."""
+    asking.config["execution_allowlist"] = {"fields": []}
+    policy.rules({"*": {"decision": "admit", "changes": {"node_selector": {"tenant": "acme"}}}})
+    asking.start()
+    run_id = asking.trigger("one")
+    assert asking.ended(run_id) == "success"
+    assert asking.explain(run_id, "only")["pod"]["execution"]["node_selector"] == {"tenant": "acme"}
