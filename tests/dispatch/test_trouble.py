@@ -3,9 +3,12 @@
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from dexaflow.admission import Request, admit, hold
 from dexaflow.admission.results import Outcome
 from dexaflow.base.errors import StoreError, TermLost
+from dexaflow.dispatch import line
 from dexaflow.dispatch.dispatcher import hold_counts
 from dexaflow.executors.ports import Launch
 from dexaflow.model.states import State
@@ -126,6 +129,25 @@ def test_an_attempt_queued_anew_while_its_earlier_start_hangs_is_launched_and_ru
     run_virtually(test)
 
 
+def test_an_attempt_queued_anew_before_its_earlier_walk_came_back_is_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever keeps a walk longer than its launch is waited for."""
+    monkeypatch.setattr(line, "START_SECONDS", 90.0)
+
+    async def test() -> None:
+        async with world(tmp_path) as w:
+            w.executor.hangs = lambda launch: len(w.executor.launches) == 1
+            w.register(a_task())
+            w.trigger()
+            await w.seconds(70)
+            assert w.state() is State.QUEUED
+            await w.seconds(25)
+            assert w.state() is State.SUCCESS
+
+    run_virtually(test)
+
+
 def test_a_hook_that_was_taken_out_of_the_configuration_holds_nobody_any_more(tmp_path: Path) -> None:
     """They are asked at once by the hooks that are left, or admitted; and the loop is none the worse."""
 
@@ -218,13 +240,34 @@ def test_who_is_sent_to_probe_a_later_hook_does_not_probe_an_earlier_one_out_of_
             w.register(*(a_task(f"b{i}") for i in range(6)))
             w.register(*(a_task(f"a{i}") for i in range(6)), dag_id="e")
             w.trigger()  # held by the second
-            await w.seconds(2)
+            await w.seconds(0.1)
             first.always(BROKEN)
             w.trigger("r2", "e")  # held by the first
-            await w.seconds(2)
+            await w.seconds(29.7)
             before = len(first.asked)
-            await w.seconds(60)
-            assert [r.task_id[0] for _, r in first.asked[before:]] == ["a", "a"]
+            w.store_takes = 0.5  # so that both may be probed by the time the second's is on its way
+            await w.seconds(10)
+            assert [r.task_id[0] for _, r in first.asked[before:]] == ["a"]
+
+    run_virtually(test)
+
+
+def test_a_fresh_attempt_that_comes_as_the_probe_falls_due_does_not_take_it(tmp_path: Path) -> None:
+    """R7.4: the one asked longest ago is tried, also when another is quicker."""
+
+    async def test() -> None:
+        async with world(tmp_path, recheck=3000.0) as w:
+            w.hook.always(BROKEN)
+            w.register(*(a_task(f"t{i}") for i in range(5)))
+            w.register(a_task("fresh"), dag_id="e")
+            w.trigger()
+            await w.seconds(29.3)
+            w.store_takes = 1.0  # the choice of the probe is on its way from 30.0 to 31.0, the fresh one walks at 30.3
+            w.trigger("r2", "e")
+            await w.seconds(5)
+            assert w.hook.times("fresh") == []
+            assert len(w.hook.asked) == 6
+            assert w.state("fresh", "r2") is State.HELD
 
     run_virtually(test)
 

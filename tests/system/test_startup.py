@@ -2,9 +2,13 @@
 
 import contextlib
 import os
+import pty
+import select
 import shutil
 import signal
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -242,3 +246,28 @@ def test_a_dag_whose_file_is_renamed_goes_on_under_its_new_name(server: Lite) ->
     assert server.ended(server.trigger("old")) == "success"
     assert marker.read_text() == "t0\nt0\n"
     assert server.get("/dexaflow/v1/dags/errors")["errors"] == []
+
+
+def test_the_token_is_printed_to_a_terminal(server: Lite) -> None:
+    """R10.4: and to nothing else, see `test_lite`."""
+    ours, its = pty.openpty()
+    try:
+        process = subprocess.Popen(
+            [
+                sys.executable, "-m", "dexaflow.cli.main", "lite", "--dags", str(server.dags), "--data",
+                str(server.data), "--port", "0",
+            ],
+            stdout=subprocess.DEVNULL, stderr=its, stdin=subprocess.DEVNULL, cwd=server.root,
+        )  # fmt: skip
+        try:
+            said = b""
+            while b"API token: " not in said or not said.endswith(b"\n"):
+                assert select.select([ours], [], [], 30)[0], said
+                said += os.read(ours, 4096)
+            assert server.token.encode() in said
+        finally:
+            process.terminate()
+            process.wait(30)
+    finally:
+        os.close(ours)
+        os.close(its)

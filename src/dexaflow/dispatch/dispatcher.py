@@ -252,9 +252,9 @@ class Dispatcher:
             if not self._asking:
                 self.quiet.set()
             self._woken.set()
-            again = self._again.pop(attempt.id, None)
-            if again is not None:
-                self.dispatch(again)
+        again = self._again.pop(attempt.id, None)
+        if again is not None:
+            self.dispatch(again)
 
     async def _walk_to_an_end(self, attempt: Attempt, *, recheck: bool, probe: str) -> None:
         self._turn += 1
