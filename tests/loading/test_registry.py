@@ -270,3 +270,15 @@ async def test_an_unmarked_file_is_never_executed(folders: Folders, tmp_path: Pa
         await folders.dags.ready.wait()
 
     assert not (tmp_path / "ran").exists()
+
+
+async def test_a_version_that_cannot_be_kept_is_that_files_error_and_ends_nothing(folders: Folders) -> None:
+    """A full or broken disk is reported with the file; the watch goes on."""
+    folders.versions.write_text("no folder")
+    (folders.acme / "a.py").write_text(HEAD + "with DAG('a'):\n    bash('x', 'true')\n")
+    async with folders.running() as published:
+        failed = await published.wait("a.py", lambda result: result.errors)
+        assert "cannot be kept" in failed.errors[0].cause
+        folders.versions.unlink()
+        (folders.acme / "a.py").write_text(HEAD + "with DAG('a'):\n    bash('y', 'true')\n")
+        assert (await published.wait("a.py", lambda result: not result.errors)).version

@@ -216,6 +216,8 @@ class DagFolders:
             await self._fail(publish, key, DagError(file, 0, str(error)))
         except ValueError as error:
             await self._fail(publish, key, DagError(file, 0, f"cannot be kept: {error}"))
+        except OSError as error:  # a full disk is this file's trouble, not the server's end
+            await self._fail(publish, key, DagError(file, 0, f"cannot be kept: {error.strerror}"))
         else:
             self._moving.pop(key, None)
             result = FileResult(tenant_id, file, version, loaded.dags, loaded.errors)
