@@ -1,4 +1,4 @@
-"""A rough figure: what one tiny bash attempt costs in agent, spawner and bash. Run: python bench/agent_rough.py [N].
+"""A rough figure: what one tiny bash attempt costs in agent, spawner and bash. Run: python -m bench.agent_rough [N].
 
 The server in this process is the tests' stand-in (real routes, real HTTP, memory instead of a store), and its CPU is
 shown apart. Agents and bash are the spawner's children, so all their CPU is in its `getrusage` once it has ended.
@@ -11,15 +11,13 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
+from tests.executors.proofs import Proofs
+from tests.executors.reports import Ledger, bash, serve
 
-from tests.executors.proofs import Proofs  # noqa: E402
-from tests.executors.reports import Ledger, bash, serve  # noqa: E402
-
-from dexaflow.base.clock import SystemClock  # noqa: E402
-from dexaflow.executors.process import ProcessExecutor  # noqa: E402
-from dexaflow.tokens.keys import public_keys  # noqa: E402
-from dexaflow.tokens.verify import Verifier  # noqa: E402
+from dexaflow.base.clock import SystemClock
+from dexaflow.executors.process import ProcessExecutor
+from dexaflow.tokens.keys import public_keys
+from dexaflow.tokens.verify import Verifier
 
 
 def cpu(who: int) -> float:

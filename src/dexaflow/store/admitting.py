@@ -2,7 +2,7 @@
 
 import heapq
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -293,6 +293,20 @@ def all_held(tx: Tx) -> list[HeldNow]:
     ]
 
 
+def _tenants_that_hold(tx: Tx) -> Iterator[str]:
+    """Give the tenants that have held attempts: one probe of the index each, however many attempts there are."""
+    tenant = ""
+    while True:
+        found = tx.one(
+            "SELECT MIN(tenant_id) AS tenant_id FROM task_instances WHERE state = 'held' AND tenant_id > :after",
+            after=tenant,
+        )
+        if found is None or found.tenant_id is None:
+            return
+        tenant = found.tenant_id
+        yield tenant
+
+
 def due_holds(
     tx: Tx, *, limit: int, besides: frozenset[str], busy: Mapping[str, int], per_tenant: int
 ) -> list[Attempt]:
@@ -309,15 +323,7 @@ def due_holds(
     if limit <= 0:
         return []
     due: dict[str, list[str]] = {}
-    tenant = ""
-    while True:  # one probe of the index a tenant
-        found = tx.one(
-            "SELECT MIN(tenant_id) AS tenant_id FROM task_instances WHERE state = 'held' AND tenant_id > :after",
-            after=tenant,
-        )
-        if found is None or found.tenant_id is None:
-            break
-        tenant = found.tenant_id
+    for tenant in _tenants_that_hold(tx):
         room = min(limit, per_tenant - busy.get(tenant, 0))
         if room <= 0:
             continue
@@ -344,15 +350,7 @@ def due_holds(
 def next_hold_due(tx: Tx) -> float | None:
     """Return when the next held attempt that is not due yet comes due, on the `up` clock."""
     dues: list[float] = []
-    tenant = ""
-    while True:
-        found = tx.one(
-            "SELECT MIN(tenant_id) AS tenant_id FROM task_instances WHERE state = 'held' AND tenant_id > :after",
-            after=tenant,
-        )
-        if found is None or found.tenant_id is None:
-            return min(dues) if dues else None
-        tenant = found.tenant_id
+    for tenant in _tenants_that_hold(tx):
         first = tx.one(
             "SELECT MIN(next_ask_due) AS due FROM task_instances"
             " WHERE state = 'held' AND tenant_id = :t AND next_ask_due > :up",
@@ -361,6 +359,7 @@ def next_hold_due(tx: Tx) -> float | None:
         )
         if first is not None and first.due is not None:
             dues.append(float(first.due))
+    return min(dues, default=None)
 
 
 def probe_candidate(tx: Tx, hook: str, *, besides: frozenset[str]) -> Attempt | None:
