@@ -239,6 +239,17 @@ async def test_a_cancelled_start_leaves_a_launch_that_can_be_killed(world: World
     assert world.files() == []
 
 
+async def test_what_an_agent_was_killed_in_writing_goes_with_its_launch(world: World) -> None:
+    """An agent may die between making the draft of its state file and giving it its name (R10.3)."""
+    launch = await world.launch(bash("sleep 1000"))
+    agent = await world.agent(launch)
+    (world.path / f"agents/{launch.launch_id}.{agent.pid}.new").write_text("{")
+
+    await world.executor.kill(launch.launch_id, grace=0.0)
+
+    assert world.files() == []
+
+
 async def test_nothing_is_leaked(world: World) -> None:
     """No descriptors, zombies, temporary files (R10.3)."""
     await world.run(bash("true"))

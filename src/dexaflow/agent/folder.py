@@ -112,6 +112,13 @@ class Folder:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._name(launch_id, "json"))
 
+    def remove_drafts(self, launch_id: str) -> None:
+        """Remove the state files that agents of a launch began to write and were killed in; none of them may live."""
+        for name in self._names():
+            if name.startswith(f"{launch_id}.") and name.endswith(".new"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(f"{self.path}/{name}")
+
     def remove_work(self, launch_id: str) -> None:
         """Remove the working directory with all that the user left in it."""
         path = self.work_folder(launch_id)

@@ -32,5 +32,6 @@ def clear_away(folder: Folder, launch_id: str, given_up: threading.Event) -> boo
         if quiet < 2 and given_up.wait(pause):
             return False
         pause = min(pause * 2, _LONGEST_PAUSE_SECONDS) if alive else pause
+    folder.remove_drafts(launch_id)
     folder.remove(launch_id)
     return True
