@@ -1,24 +1,26 @@
-"""Endpoints that we did not write: nginx, HAProxy, Node and Go, each set up to do the same things.
+"""Endpoints that we did not write, each set up to do the same things: `SERVERS`. `HTTP2_ONLY` know no HTTP/1.1.
 
 Paths: `/admit` answers 200 with `ANSWER`; `/big` answers 200 with more than 64 KiB; `/moved` redirects to `/admit`;
 `/missing` is not found; `/silent` never answers. Idle connections are closed after `IDLE_SECONDS`.
 """
 
 import contextlib
+import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-__all__ = ["ANSWER", "IDLE_SECONDS", "SERVERS", "Server", "running"]
+__all__ = ["ANSWER", "HTTP2_ONLY", "IDLE_SECONDS", "SERVERS", "Server", "running"]
 
 ANSWER = b'{"ok":true}'
 IDLE_SECONDS = 1
@@ -29,12 +31,19 @@ _PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sb
 
 @dataclass(frozen=True)
 class Setup:
-    """Where a server finds its things. `certificate` holds key and chain; a connection to `silent_port` hangs."""
+    """Where a server finds its things. `certificate` holds key and chain; a connection to `silent_port` hangs.
+
+    `plain_port` is for what stands behind a server that only does the TLS.
+    """
 
     folder: Path
     certificate: Path
     port: int
     silent_port: int
+    plain_port: int
+
+
+Command = list[str]
 
 
 @dataclass
@@ -42,47 +51,57 @@ class Server:
     """A server that runs."""
 
     name: str
-    port: int
-    _command: list[str]
+    ports: list[int]  # the first is the one to ask
+    _commands: list[Command]
     _log: Path
-    _process: "subprocess.Popen[bytes] | None" = None
+    _processes: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
 
     def url(self, path: str) -> str:
         """Where it answers."""
-        return f"https://localhost:{self.port}{path}"
+        return f"https://localhost:{self.ports[0]}{path}"
 
     def start(self) -> None:
         """Start it and wait until it listens."""
         with open(self._log, "ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+            self._processes = [subprocess.Popen(command, stdout=log, stderr=log) for command in self._commands]
         give_up = time.monotonic() + START_SECONDS
-        while True:
-            with contextlib.suppress(OSError):
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-                return
-            if self._process.poll() is not None or time.monotonic() > give_up:
-                raise AssertionError(f"{self.name} did not start: {self._log.read_text()}")
-            time.sleep(0.02)
+        for port in self.ports:
+            while not _listens(port):
+                if time.monotonic() > give_up or any(process.poll() is not None for process in self._processes):
+                    raise AssertionError(f"{self.name} did not start: {self._log.read_text()}")
+                time.sleep(0.02)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to all its processes."""
+        for process in self._processes:
+            process.send_signal(number)
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
         """Let it do nothing for the length of a block, while its kernel goes on taking connections and bytes."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
+        self.signal(signal.SIGSTOP)
         try:
             yield
         finally:
-            self._process.send_signal(signal.SIGCONT)
+            self.signal(signal.SIGCONT)
 
     def stop(self) -> None:
         """Stop it, and with it all its connections."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        self.signal(signal.SIGKILL)
+        for process in self._processes:
+            process.wait()
+        self._processes = []
 
 
-def _nginx(setup: Setup) -> list[str]:
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _nginx(setup: Setup) -> list[Command]:
     temporary = "\n".join(
         f"{name}_temp_path {setup.folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
@@ -109,10 +128,10 @@ def _nginx(setup: Setup) -> list[str]:
         }}
         """
     )
-    return [_program("nginx"), "-p", str(setup.folder), "-c", str(config)]
+    return [[_program("nginx"), "-p", str(setup.folder), "-c", str(config)]]
 
 
-def _haproxy(setup: Setup) -> list[str]:
+def _haproxy(setup: Setup) -> list[Command]:
     big = setup.folder / "big"
     big.write_bytes(b"x" * 70_000)
     config = setup.folder / "haproxy.cfg"
@@ -139,14 +158,14 @@ def _haproxy(setup: Setup) -> list[str]:
             """
         )
     )
-    return [_program("haproxy"), "-db", "-f", str(config)]
+    return [[_program("haproxy"), "-db", "-f", str(config)]]
 
 
 def _escaped(text: bytes) -> str:
     return text.decode().replace('"', '\\"')
 
 
-def _node(setup: Setup) -> list[str]:
+def _node(setup: Setup) -> list[Command]:
     script = setup.folder / "endpoint.js"
     script.write_text(
         f"""
@@ -164,10 +183,10 @@ def _node(setup: Setup) -> list[str]:
         server.listen({setup.port}, '127.0.0.1');
         """
     )
-    return [_program("node"), str(script)]
+    return [[_program("node"), str(script)]]
 
 
-def _go(setup: Setup) -> list[str]:
+def _go(setup: Setup) -> list[Command]:
     source = setup.folder / "endpoint.go"
     source.write_text(
         f"""
@@ -193,10 +212,156 @@ def _go(setup: Setup) -> list[str]:
     binary = setup.folder / "endpoint"
     environment = {**os.environ, "GO111MODULE": "off", "GOTOOLCHAIN": "local", "GOPROXY": "off"}
     subprocess.run([_program("go"), "build", "-o", str(binary), str(source)], check=True, env=environment)
-    return [str(binary)]
+    return [[str(binary)]]
 
 
-SERVERS: dict[str, Callable[[Setup], list[str]]] = {"nginx": _nginx, "haproxy": _haproxy, "node": _node, "go": _go}
+def _caddy(setup: Setup) -> list[Command]:
+    def route(path: str, *handlers: dict[str, object]) -> dict[str, object]:
+        return {"match": [{"path": [path]}], "handle": list(handlers), "terminal": True}
+
+    def text(body: str) -> dict[str, object]:
+        return {"handler": "static_response", "status_code": 200, "body": body}
+
+    gzip = {"handler": "encode", "encodings": {"gzip": {}}, "minimum_length": 1}
+    moved = {"handler": "static_response", "status_code": 307, "headers": {"Location": ["/admit"]}}
+    silent = {"handler": "reverse_proxy", "upstreams": [{"dial": f"127.0.0.1:{setup.silent_port}"}]}
+    server = {
+        "listen": [f"127.0.0.1:{setup.port}"],
+        "idle_timeout": f"{IDLE_SECONDS}s",
+        "automatic_https": {"disable": True},
+        "tls_connection_policies": [{"default_sni": "localhost"}],  # an address is asked for without a name
+        "routes": [
+            route("/admit", gzip, text(ANSWER.decode())),
+            route("/big", gzip, text("x" * 65_537)),
+            route("/moved", moved),
+            route("/silent", silent),
+            {"handle": [{"handler": "static_response", "status_code": 404}]},
+        ],
+    }
+    certificate = {"certificate": str(setup.certificate), "key": str(setup.certificate)}
+    config = setup.folder / "caddy.json"
+    config.write_text(
+        json.dumps(
+            {
+                "admin": {"disabled": True, "config": {"persist": False}},
+                "storage": {"module": "file_system", "root": str(setup.folder)},
+                "apps": {
+                    "tls": {"certificates": {"load_files": [certificate]}},
+                    "http": {"servers": {"endpoint": server}},
+                },
+            }
+        )
+    )
+    return [["env", f"HOME={setup.folder}", _program("caddy"), "run", "--config", str(config)]]
+
+
+# Python's own `http.server`, with TLS or behind something that does it. Version 1.0 gives no length: its answer ends
+# with its connection.
+_HTTP_SERVER = f"""
+import contextlib, http.server, ssl, sys, threading
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    timeout = {IDLE_SECONDS}
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path == "/silent":
+            threading.Event().wait()
+        status, body = {{"/admit": (200, {ANSWER!r}), "/big": (200, b"x" * 65_537), "/moved": (307, b"")}}.get(
+            self.path, (404, b""))
+        self.send_response(status)
+        if status == 307:
+            self.send_header("Location", "/admit")
+        if self.protocol_version == "HTTP/1.1":
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def finish(self):
+        super().finish()
+        with contextlib.suppress(AttributeError, OSError):  # plain; gone
+            self.connection.unwrap()
+
+class Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 128
+
+port, Handler.protocol_version, certificate = sys.argv[1:]
+server = Server(("127.0.0.1", int(port)), Handler)
+if certificate:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+server.serve_forever()
+"""
+
+
+def _http_server(port: int, version: str, certificate: str) -> Command:
+    return [sys.executable, "-c", _HTTP_SERVER, str(port), version, certificate]
+
+
+def _http_1_0(setup: Setup) -> list[Command]:
+    return [_http_server(setup.port, "HTTP/1.0", str(setup.certificate))]
+
+
+def _stunnel(setup: Setup) -> list[Command]:
+    config = setup.folder / "stunnel.conf"
+    config.write_text(
+        textwrap.dedent(
+            f"""\
+            foreground = yes
+            pid =
+            [endpoint]
+            accept = 127.0.0.1:{setup.port}
+            connect = 127.0.0.1:{setup.plain_port}
+            cert = {setup.certificate}
+            """
+        )
+    )
+    return [_http_server(setup.plain_port, "HTTP/1.1", ""), [_program("stunnel"), str(config)]]
+
+
+def _haproxy_http2(setup: Setup) -> list[Command]:
+    """Speaks HTTP/2 whatever was agreed on."""
+    config = setup.folder / "haproxy.cfg"
+    config.write_text(
+        textwrap.dedent(
+            f"""\
+            defaults
+                mode http
+                timeout client 30s
+                timeout server 30s
+                timeout connect 30s
+            frontend endpoint
+                bind 127.0.0.1:{setup.port} ssl crt {setup.certificate} proto h2
+                http-request return status 200 content-type text/plain string {_escaped(ANSWER)}
+            """
+        )
+    )
+    return [[_program("haproxy"), "-db", "-f", str(config)]]
+
+
+def _node_http2(setup: Setup) -> list[Command]:
+    script = setup.folder / "endpoint.js"
+    script.write_text(
+        f"""
+        const pem = require('fs').readFileSync('{setup.certificate}');
+        require('http2').createSecureServer({{key: pem, cert: pem}}, (request, response) => {{
+            response.end('{ANSWER.decode()}');
+        }}).listen({setup.port}, '127.0.0.1');
+        """
+    )
+    return [[_program("node"), str(script)]]
+
+
+Maker = Callable[[Setup], list[Command]]
+SERVERS: dict[str, Maker] = {
+    "nginx": _nginx,
+    "haproxy": _haproxy,
+    "node": _node,
+    "go": _go,
+    "caddy": _caddy,
+    "stunnel": _stunnel,
+    "http.server 1.0": _http_1_0,
+}
+HTTP2_ONLY: dict[str, Maker] = {"haproxy": _haproxy_http2, "node": _node_http2}
 
 
 def _program(name: str) -> str:
@@ -209,17 +374,22 @@ def _program(name: str) -> str:
 
 
 @contextlib.contextmanager
-def running(name: str, folder: Path, certificate: bytes) -> Iterator[Server]:
+def running(name: str, folder: Path, certificate: bytes, makers: dict[str, Maker] = SERVERS) -> Iterator[Server]:
     """Run a server by its name for the length of a block; `certificate` is key and chain in PEM."""
     file = folder / "server.pem"
     file.write_bytes(certificate)
-    with socket.socket() as silent, socket.socket() as free:
+    file.chmod(0o600)
+    with socket.socket() as silent, socket.socket() as free, socket.socket() as plain:
         silent.bind(("127.0.0.1", 0))
         silent.listen(64)  # takes connections, and says nothing
         free.bind(("127.0.0.1", 0))
-        setup = Setup(folder, file, free.getsockname()[1], silent.getsockname()[1])
+        plain.bind(("127.0.0.1", 0))
+        ports = [sock.getsockname()[1] for sock in (free, silent, plain)]
+        setup = Setup(folder, file, *ports)
         free.close()
-        server = Server(name, setup.port, SERVERS[name](setup), folder / "log")
+        plain.close()
+        commands = makers[name](setup)
+        server = Server(name, [setup.port, setup.plain_port][: len(commands)], commands, folder / "log")
         server.start()
         try:
             yield server

@@ -1,14 +1,15 @@
-"""The same promises with endpoints that we did not write: nginx, HAProxy, Node, Go (R4.1, R7.1, R7.5, R7.6)."""
+"""The same promises with endpoints that we did not write (R4.1, R7.1, R7.5, R7.6)."""
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import trustme
 
 from dexaflow.base.errors import HookBroken
 from tests.hooks.asking import LONG, SHORT, a_transport, broken, timed_out
-from tests.hooks.servers import ANSWER, IDLE_SECONDS, SERVERS, Server, running
+from tests.hooks.servers import ANSWER, HTTP2_ONLY, IDLE_SECONDS, SERVERS, Server, running
 
 
 @pytest.fixture(scope="module", params=SERVERS)
@@ -55,12 +56,15 @@ async def test_silence_ends_at_the_deadline(server: Server, ca: trustme.CA) -> N
 
 async def test_connections_that_the_server_closes_are_no_failure(server: Server, ca: trustme.CA) -> None:
     """Each question comes just about when the server closes what has been idle (R7.5)."""
-    async with a_transport(server.url("/admit"), ca, timeout=LONG) as transport:
-        for pause in (0.995, 1.0, 1.003):
+
+    async def ask_after(pause: float) -> None:
+        async with a_transport(server.url("/admit"), ca, timeout=LONG) as transport:
             await asyncio.gather(*[transport.post(b"{}") for _ in range(8)])
             await asyncio.sleep(IDLE_SECONDS * pause)
-        answers = await asyncio.gather(*[transport.post(b"{}") for _ in range(8)])
-        assert {answer.body for answer in answers} == {ANSWER}
+            answers = await asyncio.gather(*[transport.post(b"{}") for _ in range(8)])
+            assert {answer.body for answer in answers} == {ANSWER}
+
+    await asyncio.gather(*[ask_after(pause) for pause in (0.995, 1.0, 1.003, 1.006)])
 
 
 async def test_restart_between_two_questions_is_no_failure(server: Server, ca: trustme.CA) -> None:
@@ -85,3 +89,14 @@ async def test_server_that_is_stopped_dead_ends_at_the_deadline(server: Server, 
             await timed_out(transport)
     async with a_transport(server.url("/admit"), ca, timeout=LONG) as transport:
         assert (await transport.post(b"{}")).body == ANSWER
+
+
+@pytest.mark.parametrize("name", HTTP2_ONLY)
+async def test_server_that_knows_http_2_only_is_broken_and_said_so_at_once(
+    name: str, ca: trustme.CA, tmp_path: Path
+) -> None:
+    pem = ca.issue_cert("localhost").private_key_and_cert_chain_pem.bytes()
+    with running(name, tmp_path, pem, HTTP2_ONLY) as http2:
+        async with a_transport(http2.url("/admit"), ca, max_connections=1) as transport:
+            for _ in range(3):
+                await broken(transport)
