@@ -222,9 +222,9 @@ def _caddy(setup: Setup) -> list[Command]:
     def text(body: str) -> dict[str, object]:
         return {"handler": "static_response", "status_code": 200, "body": body}
 
-    gzip = {"handler": "encode", "encodings": {"gzip": {}}, "minimum_length": 1}
-    moved = {"handler": "static_response", "status_code": 307, "headers": {"Location": ["/admit"]}}
-    silent = {"handler": "reverse_proxy", "upstreams": [{"dial": f"127.0.0.1:{setup.silent_port}"}]}
+    gzip: dict[str, object] = {"handler": "encode", "encodings": {"gzip": {}}, "minimum_length": 1}
+    moved: dict[str, object] = {"handler": "static_response", "status_code": 307, "headers": {"Location": ["/admit"]}}
+    silent: dict[str, object] = {"handler": "reverse_proxy", "upstreams": [{"dial": f"127.0.0.1:{setup.silent_port}"}]}
     server = {
         "listen": [f"127.0.0.1:{setup.port}"],
         "idle_timeout": f"{IDLE_SECONDS}s",
