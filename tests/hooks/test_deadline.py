@@ -1,17 +1,20 @@
 """The deadline covers everything from the name to the last byte, and nothing before it (R7.1)."""
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 import trustme
 
+from dexaflow.base.errors import HookBroken
 from dexaflow.hooks.addresses import Address, Resolver
+from dexaflow.hooks.transport import Transport
 from tests.hooks.asking import SHORT, a_transport, timed_out
-from tests.hooks.misbehaving import Endpoint, Peer, answer, full_backlog, in_a_thread
+from tests.hooks.misbehaving import Endpoint, Peer, answer, answering, full_backlog, in_a_thread
 
 Script = Callable[[Peer], Awaitable[None]]
 
@@ -30,49 +33,110 @@ STALLS: dict[str, tuple[bytes, bytes]] = {  # what comes at once, and what drips
 }
 
 
+async def ends_in_time(transport: Transport) -> HookBroken:
+    """Ask; a second question waits for the only connection meanwhile, and is answered when the first has ended."""
+    stalled = asyncio.create_task(timed_out(transport))
+    await asyncio.sleep(0)
+    next_one = asyncio.create_task(transport.post(b"{}"))
+    error = await stalled
+    assert (await next_one).body == b"ok"
+    assert transport.open_connections == 1
+    return error
+
+
 @pytest.mark.parametrize("stall", STALLS)
 async def test_answer_that_does_not_end_ends_at_the_deadline(
     stall: str, ca: trustme.CA, endpoint_tls: ssl.SSLContext | None
 ) -> None:
-    """And its connection is closed, so that whatever is still to come reaches nobody."""
+    """On a fresh connection and on a reused one; it is closed, so that what is still to come reaches nobody."""
     at_once, dripping = STALLS[stall]
 
+    async def ask(reused: bool) -> None:
+        async def script(peer: Peer) -> None:
+            if peer.number == 2:
+                await answering()(peer)
+                return
+            if reused:
+                await peer.question()
+                peer.send(answer())
+            await peer.question()
+            peer.send(at_once)
+            await peer.drip(dripping, every=0.003)
+            await peer.gone()
+
+        async with (
+            Endpoint(script, endpoint_tls) as endpoint,
+            a_transport(endpoint.url, ca, timeout=SHORT, max_connections=1) as transport,
+        ):
+            if reused:
+                await transport.post(b"{}")
+            await ends_in_time(transport)
+            await endpoint.until(lambda: endpoint.open == 1)
+            assert len(endpoint.peers) == 2
+
+    await asyncio.gather(ask(reused=False), ask(reused=True))
+
+
+@contextlib.asynccontextmanager
+async def moving(tls: ssl.SSLContext | None, ca: trustme.CA, first: int) -> AsyncIterator[Transport]:
+    """Give a transport of one connection to a host that is at another port first, then at one that answers."""
+    async with Endpoint(answering(), tls) as endpoint:
+        ports = iter([first])
+        resolver = Resolver(
+            "localhost", 1, lookup=lambda *_: [Address(socket.AF_INET, ("127.0.0.1", next(ports, endpoint.port)))]
+        )
+        url = f"{'https' if tls else 'http'}://localhost/"
+        async with a_transport(url, ca, timeout=SHORT, resolver=resolver, max_connections=1) as transport:
+            yield transport
+
+
+async def test_endpoint_that_takes_no_connection_ends_at_the_deadline(
+    ca: trustme.CA, endpoint_tls: ssl.SSLContext | None
+) -> None:
+    async with full_backlog() as port, moving(endpoint_tls, ca, port) as transport:
+        assert "while connecting" in (await ends_in_time(transport)).cause
+
+
+HANDSHAKES: dict[str, bytes] = {
+    "silence": b"",
+    "half a record": b"\x16\x03\x03",
+    "garbage that drips": b"\x16\x03\x03\x40\x00\x02" + b"\x00" * 10_000,
+}
+
+
+@pytest.mark.parametrize("handshake", HANDSHAKES)
+async def test_tls_handshake_that_does_not_end_ends_at_the_deadline(
+    handshake: str, ca: trustme.CA, server_tls: ssl.SSLContext
+) -> None:
     async def script(peer: Peer) -> None:
-        await peer.question()
-        peer.send(at_once)
-        await peer.drip(dripping, every=0.003)
+        await peer.drip(HANDSHAKES[handshake], every=0.003)
         await peer.gone()
 
-    async with Endpoint(script, endpoint_tls) as endpoint, a_transport(endpoint.url, ca, timeout=SHORT) as transport:
-        await timed_out(transport)
-        await endpoint.until(lambda: endpoint.open == 0)
-        assert transport.open_connections == 0
-        assert len(endpoint.peers) == 1
+    async with Endpoint(script) as silent, moving(server_tls, ca, silent.port) as transport:
+        assert "while connecting" in (await ends_in_time(transport)).cause
+        await silent.until(lambda: silent.open == 0)
 
 
-async def test_endpoint_that_takes_no_connection_ends_at_the_deadline() -> None:
-    async with full_backlog() as port, a_transport(f"http://127.0.0.1:{port}/", timeout=SHORT) as transport:
-        assert "while connecting" in (await timed_out(transport)).cause
+async def test_look_up_that_is_stuck_costs_the_next_question_nothing(
+    ca: trustme.CA, server_tls: ssl.SSLContext
+) -> None:
+    """The first gets no answer in time; the next waits for the same look-up only until another is due."""
+    release = threading.Event()
+    lookups: list[str] = []
 
+    async with Endpoint(answering(), server_tls) as endpoint:
 
-async def test_endpoint_that_is_silent_in_the_tls_handshake_ends_at_the_deadline(ca: trustme.CA) -> None:
-    async def script(peer: Peer) -> None:
-        await peer.gone()
+        def first_is_stuck(host: str, port: int) -> Sequence[Address]:
+            lookups.append(host)
+            if len(lookups) == 1:
+                release.wait()
+            return [Address(socket.AF_INET, ("127.0.0.1", endpoint.port))]
 
-    async with Endpoint(script) as endpoint:
-        async with a_transport(endpoint.url.replace("http:", "https:"), ca, timeout=SHORT) as transport:
-            assert "while connecting" in (await timed_out(transport)).cause
-            await endpoint.until(lambda: endpoint.open == 0)
-
-
-async def test_endpoint_that_drips_garbage_into_the_tls_handshake_ends_at_the_deadline(ca: trustme.CA) -> None:
-    async def script(peer: Peer) -> None:
-        await peer.drip(b"\x16\x03\x03\x40\x00\x02" + b"\x00" * 10_000, every=0.003)
-
-    async with Endpoint(script) as endpoint:
-        async with a_transport(endpoint.url.replace("http:", "https:"), ca, timeout=SHORT) as transport:
-            await timed_out(transport)
-            await endpoint.until(lambda: endpoint.open == 0)
+        resolver = Resolver("localhost", endpoint.port, lookup=first_is_stuck)
+        url = f"https://localhost:{endpoint.port}/"
+        async with a_transport(url, ca, timeout=SHORT, resolver=resolver, max_connections=1) as transport:
+            assert "was looked up" in (await ends_in_time(transport)).cause
+    release.set()
 
 
 async def test_name_server_that_is_silent_ends_at_the_deadline_and_blocks_nothing() -> None:

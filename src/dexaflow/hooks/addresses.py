@@ -1,6 +1,7 @@
 """From a host name to addresses, without ever blocking the event loop, and in the order in which they are tried."""
 
 import asyncio
+import contextlib
 import ipaddress
 import socket
 import time
@@ -71,7 +72,9 @@ class Resolver:
 
     Questions share a look-up that is under way, so that sixteen new connections ask the name server once. A look-up
     that is stuck does not bind those who come later: they start another, up to `MAX_LOOKUPS`, and the first good
-    answer serves everybody who waits. Nothing is kept: the next connection asks anew.
+    answer serves everybody who waits. One that is alone and stuck gets a second beside it: a single packet lost on
+    the way to the name server would else cost the question, since the C library sends the next one after seconds.
+    Nothing is kept: the next connection asks anew.
 
     Args:
         host: A name or an address; an address is taken as it is, without a thread.
@@ -97,13 +100,12 @@ class Resolver:
         if self._literal is not None:
             return self._checked([self._literal])
         waiter: asyncio.Future[Sequence[Address] | OSError] = asyncio.get_running_loop().create_future()
-        joined = self._join()
-        joined.waiters.append(waiter)
+        self._join().waiters.add(waiter)
         try:
             outcome = await waiter
         finally:
-            if waiter in joined.waiters:
-                joined.waiters.remove(waiter)
+            for running in self._running:
+                running.waiters.discard(waiter)
         if isinstance(outcome, OSError):
             raise outcome
         return self._checked(outcome)
@@ -126,6 +128,17 @@ class Resolver:
             latest = self._running[-1]
             if now - latest.started < PATIENCE_SECONDS or len(self._running) >= MAX_LOOKUPS:
                 return latest
+        started = self._begin(now)
+        asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._second, started)
+        return started
+
+    def _second(self, first: "_Lookup") -> None:
+        """Start one more look-up for those who wait for the first, if that is still the only one."""
+        if self._running == [first] and first.waiters:
+            with contextlib.suppress(OSError):  # no thread to be had: the first goes on
+                self._begin(time.monotonic()).waiters |= first.waiters
+
+    def _begin(self, now: float) -> "_Lookup":
         started = _Lookup(now, asyncio.get_running_loop())
         try:
             self._threads.run(lambda: self._look_up(started))
@@ -167,7 +180,7 @@ class _Lookup:
     def __init__(self, started: float, loop: asyncio.AbstractEventLoop) -> None:
         self.started = started
         self.loop = loop
-        self.waiters: list[asyncio.Future[Sequence[Address] | OSError]] = []
+        self.waiters: set[asyncio.Future[Sequence[Address] | OSError]] = set()
 
 
 def _literal(host: str, port: int) -> Address | None:
