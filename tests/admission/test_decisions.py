@@ -74,7 +74,7 @@ def test_a_reason_is_cleaned_and_cut_where_the_hook_runs() -> None:
 
 @pytest.mark.parametrize("answer", [None, True, "admit", Admit, admit, {"decision": "admit"}, 0, iter(())])
 def test_anything_else_is_no_decision(answer: object) -> None:
-    with pytest.raises(TypeError, match=r"must return admit\(\), hold\(\) or refuse\(\)"):
+    with pytest.raises(TypeError, match=r"must return admit\(\), hold\(reason\) or refuse\(reason\)"):
         well_formed(answer)
 
 
@@ -84,14 +84,14 @@ def test_anything_else_is_no_decision(answer: object) -> None:
         ({"labels": ["a"]}, "labels must be a mapping of strings, not list"),
         ({"labels": {"a": 1}}, "each key and value of labels must be text, not int"),
         ({"node_selector": {1: "a"}}, "each key and value of node_selector must be text, not int"),
-        ({"annotations": {"a": None}}, "each key and value of annotations must be text, not NoneType"),
-        ({"tolerations": None}, "tolerations must be a list of tolerations, not NoneType"),
+        ({"annotations": {"a": None}}, "each key and value of annotations must be text, not None"),
+        ({"tolerations": None}, "tolerations must be a list of tolerations, not None"),
         ({"tolerations": "spot"}, "tolerations must be a list of tolerations, not str"),
         ({"tolerations": {"key": "spot"}}, "tolerations must be a list of tolerations, not dict"),
         ({"tolerations": ["spot"]}, "a toleration must be a Toleration or a mapping, not str"),
         ({"tolerations": [{"taint": "spot"}]}, "'taint'"),
         ({"tolerations": [Toleration("spot", 5)]}, "a toleration's field must be text, not int"),  # type: ignore[arg-type]
-        ({"service_account": None}, "service_account must be text, not NoneType"),
+        ({"service_account": None}, "service_account must be text, not None"),
         ({"priority_class_name": b"high"}, "priority_class_name must be text, not bytes"),
         ({"image": "x"}, "'image'"),
     ],

@@ -271,3 +271,20 @@ def test_the_token_is_printed_to_a_terminal(server: Lite) -> None:
     finally:
         os.close(ours)
         os.close(its)
+
+
+def test_what_a_hook_leaves_behind_does_not_hold_up_the_stop(server: Lite) -> None:
+    """R8.3: a thread that is no daemon, and an exit handler; both begin with the hook's module."""
+    (server.root / "leaving_things.py").write_text(
+        "import atexit, threading\n"
+        "from dexaflow.admission import admit\n"
+        "forever = threading.Event()\n"
+        "threading.Thread(target=forever.wait, name='left behind').start()\n"
+        "atexit.register(forever.wait)\n"
+        "def hook(request):\n"
+        "    return admit()\n"
+    )
+    server.config = {"execution": {"admission": {"hooks": ["leaving_things:hook"]}}}
+    server.start()
+    assert server.stop() == 0
+    assert [event["threads"] for event in server.events("exit_held_up")] == [["left behind"]]

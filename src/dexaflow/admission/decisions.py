@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Final
 
 from dexaflow.base.text import clean_reason
 from dexaflow.kube.tolerations import Toleration
 from dexaflow.model.execution import EMPTY, Execution, Resources
 
 __all__ = [
+    "MAX_ANSWER_BYTES",
     "NO_CHANGES",
     "Admit",
     "Changes",
@@ -21,6 +23,8 @@ __all__ = [
     "refuse",
     "well_formed",
 ]
+
+MAX_ANSWER_BYTES: Final = 65_536  # spec, "The answer": at most 64 KiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,39 +99,88 @@ class Refuse:
 Decision = Admit | Hold | Refuse
 
 
-def _text(value: object, what: str) -> str:
-    if type(value) is not str:
-        if not isinstance(value, str):
-            raise TypeError(f"{what} must be text, not {type(value).__name__}")
-        value = str.__str__(value)  # a StrEnum member, say: keep the text, not the type
-    if value.isascii():
+def _plain(value: object, what: str) -> str:
+    if type(value) is str:
         return value
+    if not isinstance(value, str):
+        raise TypeError(f"{what} must be text, not {_kind(value)}")
+    return str.__str__(value)  # a StrEnum member, say: keep the text, not the type
+
+
+def _text(value: object, what: str) -> str:
+    value = _plain(value, what)
+    if len(value) > MAX_ANSWER_BYTES:
+        raise _too_much()
+    return _whole(value)
+
+
+def _whole(text: str) -> str:
+    """Return a text without halves of surrogate pairs: what JSON would make of them, so that UTF-8 can hold it."""
+    if text.isascii():
+        return text
     try:
-        value.encode()
-    except UnicodeEncodeError:  # halves of surrogate pairs: what JSON would make of them, so that UTF-8 can hold it
-        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return value
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
 
 
-def _text_map(value: Mapping[str, str] | None, what: str) -> Mapping[str, str]:
+def _kind(value: object) -> str:
+    """Return the name of the class of anything, also of a class that has its own idea of its name."""
+    name: str = type.__dict__["__name__"].__get__(type(value))
+    return "None" if value is None else name
+
+
+def _too_much() -> ValueError:
+    return ValueError(
+        f"the changes alone are more than the {MAX_ANSWER_BYTES} bytes allowed for an answer; change less"
+    )
+
+
+class _Budget:
+    """How many characters changes may still have. JSON takes at least as many bytes.
+
+    Kept while they are copied: an iterator of the hook's own making may never end.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MAX_ANSWER_BYTES
+
+    def take(self, characters: int) -> None:
+        self.left -= characters
+        if self.left < 0:
+            raise _too_much()
+
+
+def _text_map(value: Mapping[str, str] | None, what: str, budget: _Budget) -> Mapping[str, str]:
     if value is None:
         return EMPTY
     if not isinstance(value, dict | MappingProxyType | Mapping):  # the usual two first: asking the protocol is slow
-        raise TypeError(f"{what} must be a mapping of strings, not {type(value).__name__}")
+        raise TypeError(f"{what} must be a mapping of strings, not {_kind(value)}")
     if not value:
         return EMPTY
     each = f"each key and value of {what}"
-    return MappingProxyType({_text(key, each): _text(text, each) for key, text in value.items()})
+    copied: dict[str, str] = {}
+    for given, of_it in value.items():
+        key, text = _text(given, each), _text(of_it, each)
+        budget.take(len(key) + len(text) + 6)  # four quotes, a colon and a comma
+        copied[key] = text
+    return MappingProxyType(copied)
 
 
-def _toleration(value: Toleration | Mapping[str, str]) -> Toleration:
+def _toleration(value: Toleration | Mapping[str, str], budget: _Budget) -> Toleration:
     if isinstance(value, Toleration):
         key, operator, text, effect = value.key, value.operator, value.value, value.effect
         what = "a toleration's field"
-        return Toleration(_text(key, what), _text(operator, what), _text(text, what), _text(effect, what))
+        copied = Toleration(_text(key, what), _text(operator, what), _text(text, what), _text(effect, what))
+        budget.take(len(copied.key) + len(copied.operator) + len(copied.value) + len(copied.effect) + 3)
+        return copied
     if not isinstance(value, Mapping):
-        raise TypeError(f"a toleration must be a Toleration or a mapping, not {type(value).__name__}")
-    return Toleration(**_text_map(value, "a toleration"))
+        raise TypeError(f"a toleration must be a Toleration or a mapping, not {_kind(value)}")
+    budget.take(3)  # two braces and a comma, whatever is in it
+    return Toleration(**_text_map(value, "a toleration", budget))
 
 
 def well_formed(answer: object) -> Decision:
@@ -139,18 +192,19 @@ def well_formed(answer: object) -> Decision:
 
     Raises:
         TypeError: it is not a decision, or a value in it is not of its type.
+        ValueError: its changes alone are larger than an answer may be.
     """
     if isinstance(answer, Hold):
-        return Hold(clean_reason(_text(answer.reason, "reason")))
+        return Hold(clean_reason(_plain(answer.reason, "reason")))
     if isinstance(answer, Refuse):
-        return Refuse(clean_reason(_text(answer.reason, "reason")))
+        return Refuse(clean_reason(_plain(answer.reason, "reason")))
     if not isinstance(answer, Admit):
-        raise TypeError(f"a hook must return admit(), hold() or refuse(), not {type(answer).__name__}")
+        raise TypeError(f"a hook must return admit(), hold(reason) or refuse(reason), not {_kind(answer)}")
     changes = answer.changes
     if changes is NO_CHANGES:
         return Admit()  # not `answer`: a class made from Admit may run its own code whenever it is looked at
     if not isinstance(changes, Changes):
-        raise TypeError(f"changes must be Changes, not {type(changes).__name__}")
+        raise TypeError(f"changes must be Changes, not {_kind(changes)}")
     return admit(
         node_selector=changes.node_selector,
         tolerations=changes.tolerations,
@@ -176,14 +230,16 @@ def admit(
 
     Raises:
         TypeError: a value is not of its type, or a toleration has an unknown field.
+        ValueError: the changes alone are larger than an answer may be.
     """
     if isinstance(tolerations, str | Mapping) or not isinstance(tolerations, Iterable):
-        raise TypeError(f"tolerations must be a list of tolerations, not {type(tolerations).__name__}")
+        raise TypeError(f"tolerations must be a list of tolerations, not {_kind(tolerations)}")
+    budget = _Budget()
     changes = Changes(
-        node_selector=_text_map(node_selector, "node_selector"),
-        tolerations=tuple(_toleration(t) for t in tolerations),
-        labels=_text_map(labels, "labels"),
-        annotations=_text_map(annotations, "annotations"),
+        node_selector=_text_map(node_selector, "node_selector", budget),
+        tolerations=tuple(_toleration(t, budget) for t in tolerations),
+        labels=_text_map(labels, "labels", budget),
+        annotations=_text_map(annotations, "annotations", budget),
         priority_class_name=_text(priority_class_name, "priority_class_name"),
         service_account=_text(service_account, "service_account"),
     )
@@ -192,9 +248,9 @@ def admit(
 
 def hold(reason: str = "") -> Hold:
     """Hold the attempt; it is asked again after `execution.admission.recheck` (R6.1). Raises `TypeError`."""
-    return Hold(_text(reason, "reason"))
+    return Hold(_whole(_plain(reason, "reason")))
 
 
 def refuse(reason: str = "") -> Refuse:
     """Refuse the attempt; it fails at once and is not retried (R1.4). Raises `TypeError`."""
-    return Refuse(_text(reason, "reason"))
+    return Refuse(_whole(_plain(reason, "reason")))

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from dexaflow.admission import golang_json
-from dexaflow.admission.decisions import NO_CHANGES, Changes
+from dexaflow.admission.decisions import MAX_ANSWER_BYTES, NO_CHANGES, Changes
 from dexaflow.admission.golang_json import ListOf, Record, Text, TextMap
 from dexaflow.kube.tolerations import Toleration
 from dexaflow.model.execution import EMPTY
@@ -28,8 +28,6 @@ __all__ = [
     "frozen",
     "placement_values",
 ]
-
-MAX_ANSWER_BYTES: Final = 65_536  # spec, "The answer": at most 64 KiB
 
 _TOLERATION = Record({"key": Text(), "operator": Text(), "value": Text(), "effect": Text()})
 PLACEMENT = Record(

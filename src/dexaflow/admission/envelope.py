@@ -14,7 +14,7 @@ from dexaflow.admission.decisions import Admit, Decision, Hold, Refuse, Request,
 from dexaflow.admission.decoding import MAX_ANSWER_BYTES, PLACEMENT, decode_answer, frozen, placement_values
 from dexaflow.admission.golang_json import Flag, Record, Text, TextMap, Whole
 from dexaflow.base.errors import DexaflowError
-from dexaflow.base.text import clean_reason, quoted
+from dexaflow.base.text import quoted
 from dexaflow.kube.tolerations import Toleration
 from dexaflow.model.execution import Execution, Resources
 
@@ -26,6 +26,7 @@ __all__ = [
     "AnswerError",
     "QuestionError",
     "answer",
+    "decision_of",
     "question",
     "read_answer",
     "read_question",
@@ -251,8 +252,27 @@ def answer(uid: str, decision: Decision) -> bytes:
         TypeError: `decision` is not a decision, or a value in it is not of its type.
         ValueError: its changes make the answer larger than 64 KiB.
     """
+    return _answer(uid, well_formed(decision))
+
+
+def decision_of(uid: str, answer: object) -> Decision:
+    """Return what a hook in process answered as a decision, held to what an answer over the wire may be (R8.3).
+
+    See `well_formed`: whoever calls this where the hook runs keeps all the work there.
+
+    Raises:
+        TypeError: `answer` is not a decision, or a value in it is not of its type.
+        ValueError: as an answer it would be larger than 64 KiB.
+    """
+    decision = well_formed(answer)
+    if isinstance(decision, Admit) and decision.changes:
+        _answer(uid, decision)
+    return decision
+
+
+def _answer(uid: str, decision: Decision) -> bytes:
     response: dict[str, Any] = {"uid": uid}
-    match well_formed(decision):
+    match decision:
         case Admit(changes=changes):
             response["decision"] = "admit"
             if changes:
@@ -266,10 +286,10 @@ def answer(uid: str, decision: Decision) -> bytes:
                 )
         case Hold(reason=reason):
             response["decision"] = "hold"
-            response["reason"] = clean_reason(reason)
+            response["reason"] = reason
         case Refuse(reason=reason):
             response["decision"] = "refuse"
-            response["reason"] = clean_reason(reason)
+            response["reason"] = reason
     body = _encoded({"api_version": API_VERSION, "kind": KIND, "response": response})
     if len(body) > MAX_ANSWER_BYTES:
         raise ValueError(f"the answer has {len(body)} bytes, more than the {MAX_ANSWER_BYTES} allowed; change less")

@@ -8,6 +8,7 @@ __all__ = ["MAX_REASON_BYTES", "clean_reason", "cut", "quoted", "shown"]
 MAX_REASON_BYTES = 512  # spec, "The answer"
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")  # all of Unicode's category Cc; it is closed, no version adds to it
+_CLEANED_AT_ONCE = 4096  # characters; more of them than a reason keeps bytes
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # no shape of their own, or a new line: shown as escapes
 
@@ -18,11 +19,25 @@ def clean_reason(text: str) -> str:
     Halves of surrogate pairs, which UTF-8 cannot hold, become U+FFFD (two that make a pair become their character);
     then control characters go; then the text is cut to `MAX_REASON_BYTES` of UTF-8 at a code point. Nothing is trimmed.
     """
+    if len(text) > _CLEANED_AT_ONCE:
+        return _clean_in_parts(text)
     if text.isascii() and text.isprintable():
         return text[:MAX_REASON_BYTES]
     if _SURROGATE.search(text):
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return cut(_CONTROL.sub("", text), MAX_REASON_BYTES)
+
+
+def _clean_in_parts(text: str) -> str:
+    """Clean a long text up to where enough of it is left: what follows is cut anyway, however much there is."""
+    kept, start = "", 0
+    while start < len(text) and len(kept) < MAX_REASON_BYTES:
+        end = start + _CLEANED_AT_ONCE
+        if "\ud800" <= text[end - 1 : end] <= "\udbff":  # perhaps the first half of a pair
+            end -= 1
+        kept += clean_reason(text[start:end])
+        start = end
+    return cut(kept, MAX_REASON_BYTES)
 
 
 def cut(text: str, max_bytes: int) -> str:

@@ -40,6 +40,7 @@ def serve(
     from dexaflow.endpoint.serving import serve as serve_hook
     from dexaflow.hooks.naming import load_hook
     from dexaflow.observe.logs import configure_logs
+    from dexaflow.server.leaving import leave_in_time
 
     with errors_in_one_line(USAGE):
         if log_format not in ("auto", "json", "console"):
@@ -51,13 +52,18 @@ def serve(
             raise UsageError(f"{error.problem}; {error.fix}") from error  # less its key: here it is an argument
         if token_file is None:
             print_text("No --token-file: whoever reaches this endpoint may ask it.")
-        serve_hook(
-            function,
-            host=host,
-            port=port,
-            path=path,
-            tls_cert=tls_cert,
-            tls_key=tls_key,
-            token_file=token_file,
-            announce=lambda url: print_text(f"{hook} answers at {url}"),
-        )
+        status = 1
+        try:
+            serve_hook(
+                function,
+                host=host,
+                port=port,
+                path=path,
+                tls_cert=tls_cert,
+                tls_key=tls_key,
+                token_file=token_file,
+                announce=lambda url: print_text(f"{hook} answers at {url}"),
+            )
+            status = 0
+        finally:
+            leave_in_time(status)

@@ -1,21 +1,24 @@
 """One call of a hook in process, what is run for it in its thread, and the way back."""
 
 import asyncio
+import contextlib
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from dexaflow.admission.decisions import Admit, Decision, Hold, Refuse, Request, well_formed
+from dexaflow.admission import decisions
+from dexaflow.admission.decisions import Admit, Decision, Hold, Refuse, Request
+from dexaflow.admission.envelope import decision_of
 from dexaflow.admission.ports import Answered
 from dexaflow.base.errors import HookBroken
 from dexaflow.hooks.hook_loop import HookLoop
 from dexaflow.hooks.naming import HookFunction
 from dexaflow.kube.tolerations import Toleration
-from dexaflow.model.execution import EMPTY, Execution, Resources
+from dexaflow.model.execution import Execution, Resources
 
-__all__ = ["Call", "Failure", "Outcome", "Returns", "run_async", "run_plain", "sealed"]
+__all__ = ["Call", "Failure", "Outcome", "Returns", "ToAwait", "let_go", "run_async", "run_plain", "sealed"]
 
 MAX_CAUSE_CHARACTERS: Final = 500
 
@@ -29,8 +32,16 @@ class Failure:
         self.cause = cause
 
 
-# An awaitable is what a plain function returned that is async after all.
-Outcome = Decision | Failure | Awaitable[object]
+class ToAwait:
+    """What a plain function returned that is async after all; `awaitable` is looked at in the hook's threads alone."""
+
+    __slots__ = ("awaitable",)
+
+    def __init__(self, awaitable: Awaitable[object]) -> None:
+        self.awaitable = awaitable
+
+
+Outcome = Decision | Failure | ToAwait
 
 
 class Call:
@@ -96,48 +107,75 @@ class Returns:
             self._take_one(call, outcome)
 
 
-def run_plain(function: HookFunction, call: Call, returns: Returns) -> None:
+def run_plain(name: str, function: HookFunction, call: Call, returns: Returns) -> None:
     """Call a plain hook, in this thread. Whatever it does, its end is told.
 
     What it returns is looked at here too: its mappings may be of the hook's own making, and run its code.
     """
     outcome: Outcome
+    uid = call.request.uid
     try:
         if call.ended:
             outcome = Failure("cancelled before it was called")
         else:
             answer: object = function(call.request)
             if not isinstance(answer, Admit | Hold | Refuse) and inspect.isawaitable(answer):
-                outcome = answer
+                outcome = ToAwait(answer)
             else:
-                outcome = well_formed(answer)
+                outcome = _decision(name, uid, answer)
+            del answer  # what it keeps alive goes here, and not on the control plane's event loop
     except BaseException as error:  # noqa: BLE001 - foreign code: SystemExit and KeyboardInterrupt are its failures
         outcome = Failure(_described(error))
     returns.put(call, outcome)
 
 
-async def run_async(function: HookFunction, call: Call, awaitable: Awaitable[object] | None, returns: Returns) -> None:
+async def run_async(name: str, function: HookFunction, call: Call, given: ToAwait | None, returns: Returns) -> None:
     """Call an async hook, or await what a plain one returned, on this thread's event loop. Never raises."""
     outcome: Outcome
+    uid = call.request.uid
     try:
-        if awaitable is None:
-            awaitable = function(call.request)  # type: ignore[assignment]  # an async hook's
-        outcome = well_formed(await awaitable)  # type: ignore[misc]
+        awaitable = function(call.request) if given is None else given.awaitable
+        outcome = _decision(name, uid, await awaitable)  # type: ignore[misc]  # what an async hook gives
+        del awaitable
     except BaseException as error:  # noqa: BLE001 - foreign code, and our own cancelling at the deadline
         outcome = Failure(_described(error))
     returns.put(call, outcome)
 
 
-def _described(error: BaseException) -> str:
-    """Return an exception in one text: type, message, and where it was raised."""
+def let_go(given: ToAwait) -> None:
+    """Close what nobody will await; in a thread of the hook's, since that may run its code."""
+    with contextlib.suppress(BaseException):
+        if inspect.iscoroutine(given.awaitable):
+            given.awaitable.close()
+
+
+def _decision(name: str, uid: str, answer: object) -> Decision | Failure:
     try:
-        text = f"{type(error).__name__}: {error}"[:MAX_CAUSE_CHARACTERS]
+        return decision_of(uid, answer)
+    except BaseException as error:  # noqa: BLE001 - foreign code: its mappings, its classes
+        said = _described(error, unless_in=decisions.__file__)
+        if answer is None:
+            said += "; a path through it that ends without `return` returns None"
+        return Failure(f"what {name} returned cannot be used: {said}")
+
+
+def _described(error: BaseException, *, unless_in: str = "") -> str:
+    """Return an exception in one text: type, message, and where it was raised unless in that file. Never raises."""
+    text = "an exception that cannot be described"
+    try:
+        text = type.__dict__["__name__"].__get__(type(error))  # a class of its own kind may have other ideas
+        text = f"{text}: {error}"[:MAX_CAUSE_CHARACTERS]
     except BaseException:  # noqa: BLE001 - foreign code: one that cannot be printed
-        text = type(error).__name__
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return text if trace is None else f"{text} ({trace.tb_frame.f_code.co_filename}:{trace.tb_lineno})"
+        pass
+    try:
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        if trace is not None and trace.tb_frame.f_code.co_filename != unless_in:
+            text = f"{text} ({trace.tb_frame.f_code.co_filename}:{trace.tb_lineno})"
+    except BaseException:  # noqa: BLE001 - foreign code: one that has no such place
+        pass
+    return text
 
 
 def sealed(request: Request, deadline: float) -> Request:
@@ -168,4 +206,5 @@ def sealed(request: Request, deadline: float) -> Request:
 
 
 def _sealed_map(value: Mapping[str, str]) -> Mapping[str, str]:
-    return MappingProxyType(dict(value)) if value else EMPTY
+    # The empty one too is its own: comparing a proxy hands the dict within it to whatever it is compared with.
+    return MappingProxyType(dict(value))

@@ -11,11 +11,11 @@ that had begun beside it are stuck with it.
 """
 
 import asyncio
+import contextlib
 import inspect
 import sys
 import time
 from collections import deque
-from collections.abc import Awaitable
 from functools import partial
 from typing import Final
 
@@ -24,7 +24,7 @@ import structlog
 from dexaflow.admission.decisions import Request
 from dexaflow.admission.ports import Answered
 from dexaflow.base.errors import HookBroken
-from dexaflow.hooks.calls import Call, Failure, Outcome, Returns, run_async, run_plain, sealed
+from dexaflow.hooks.calls import Call, Failure, Outcome, Returns, ToAwait, let_go, run_async, run_plain, sealed
 from dexaflow.hooks.hook_loop import HookLoop
 from dexaflow.hooks.naming import Hook, hook_function, hook_name
 from dexaflow.hooks.threads import DaemonThreads
@@ -128,18 +128,18 @@ class InProcessCaller:
             if self._is_async:
                 self._begin_async(call, None)
             else:
-                self._threads.run(partial(run_plain, self._function, call, returns))
+                self._threads.run(partial(run_plain, self._name, self._function, call, returns))
         except RuntimeError as error:  # no thread to be had
             self._returned(call, Failure(f"it could not be called: {error}"))
 
-    def _begin_async(self, call: Call, awaitable: Awaitable[object] | None) -> None:
+    def _begin_async(self, call: Call, given: ToAwait | None) -> None:
         if self._loop is None:
             self._loop = HookLoop(self._name, self._threads)
         returns = self._returns
         assert returns is not None
         call.where = self._loop
         call.handed_in = time.monotonic()
-        self._loop.submit(call, partial(run_async, self._function, call, awaitable, returns))
+        self._loop.submit(call, partial(run_async, self._name, self._function, call, given, returns))
         if self._stall_check is None:
             self._look_again_in(self._patience)
 
@@ -183,17 +183,16 @@ class InProcessCaller:
 
     def _returned(self, call: Call, outcome: Outcome) -> None:
         """The hook is out of a call, or has returned something to await."""
-        if isinstance(outcome, Awaitable):
+        if isinstance(outcome, ToAwait):
+            given, outcome = outcome, Failure("nobody waits")
             if not call.ended:
                 try:
-                    self._begin_async(call, outcome)
+                    self._begin_async(call, given)
                     return
                 except RuntimeError as error:
                     outcome = Failure(f"it could not be called: {error}")
-            if inspect.iscoroutine(outcome):
-                outcome.close()  # nobody will await it
-            if isinstance(outcome, Awaitable):
-                outcome = Failure("nobody waits")
+            with contextlib.suppress(RuntimeError):  # no thread to be had
+                self._threads.run(partial(let_go, given))
         call.returned = True
         if call.abandoned:
             self._abandoned -= 1

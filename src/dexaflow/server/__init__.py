@@ -44,6 +44,9 @@ def run(
         port: Port to listen on, 0 for any free one; None: what the configuration says.
         on_ready: Called once with URL and API token when the server answers.
 
+    When the program ends after that, it is given five seconds: threads and exit handlers that hooks have left behind
+    do not keep it any longer.
+
     Raises:
         ConfigErrors: everything that is wrong with the configuration.
         DexaflowError: it cannot start; one line says why and what to do.
@@ -53,6 +56,7 @@ def run(
     from dexaflow.config.loading import load_config
     from dexaflow.config.schema import Config
     from dexaflow.observe.logs import configure_logs
+    from dexaflow.server.leaving import leave_in_time
     from dexaflow.server.lite import LiteOptions, serve
 
     if not isinstance(config, Config):
@@ -61,5 +65,10 @@ def run(
         config = load_config(path, os.environ, base_dir=base)
     configure_logs(form=config.logging.format, level=config.logging.level)
     options = LiteOptions(dags=Path(dags), data=Path(data), host=host, port=port)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(config, options, admission=admission, on_ready=on_ready))
+    status = 1
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve(config, options, admission=admission, on_ready=on_ready))
+        status = 0
+    finally:
+        leave_in_time(status)
