@@ -9,7 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from types import TracebackType
 
-__all__ = ["Endpoint", "Peer", "answer", "answering", "full_backlog", "in_a_thread", "reset_on_close"]
+__all__ = ["Endpoint", "Peer", "Script", "answer", "answering", "full_backlog", "in_a_thread", "reset_on_close"]
 
 Script = Callable[["Peer"], Awaitable[None]]
 
@@ -17,7 +17,7 @@ Script = Callable[["Peer"], Awaitable[None]]
 def answer(body: bytes = b"ok", *headers: str, status: str = "200 OK", version: str = "1.1") -> bytes:
     """Return a whole answer with a Content-Length."""
     lines = [f"HTTP/{version} {status}", f"Content-Length: {len(body)}", *headers]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
 
 
 def answering(reply: bytes | None = None) -> Script:
@@ -54,6 +54,10 @@ class Peer:
         """Send bytes, whatever they are."""
         self._writer.write(data)
 
+    async def drain(self) -> None:
+        """Wait until they are on their way."""
+        await self._writer.drain()
+
     async def drip(self, data: bytes, every: float) -> None:
         """Send byte by byte until the other side has gone."""
         for byte in data:
@@ -71,6 +75,14 @@ class Peer:
     def close(self) -> None:
         """Close in good order."""
         self._writer.close()
+
+    def close_half(self) -> None:
+        """Say that nothing more is coming, and go on listening; with TLS this cannot be said."""
+        self._writer.write_eof()
+
+    def cut(self) -> None:
+        """Close without a farewell, as far as there is one (TLS)."""
+        self._writer.transport.abort()
 
     def reset(self) -> None:
         """Close so that the other side sees a reset."""

@@ -1,9 +1,10 @@
 """Reading answers, whatever pieces they come in (R4.1)."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dexaflow.hooks.reading import MAX_BODY_BYTES, AnswerReader
+from dexaflow.hooks.reading import MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_RAW_BYTES, AnswerReader
 
 bodies = st.binary(max_size=200)
 fillers = st.sampled_from([b"", b"X-A: b\r\n", b"Content-Encoding: identity\r\n", b"Date: now\r\nX: \r\n"])
@@ -48,6 +49,33 @@ def test_answers_are_the_same_in_whatever_pieces_they_come(
             assert reader.feed(piece) is (number == len(pieces))
         assert (reader.status, reader.body, reader.fault) == (200, body, "")
         assert reader.reusable
+
+
+LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+LAST = b"0\r\n\r\n"
+LONG: dict[str, tuple[int, bytes, bytes, bytes]] = {  # bytes that may come up to its body, and a middle to be repeated
+    "headers": (MAX_HEAD_BYTES, LENGTH + b"X: ", b"y", b"\r\n\r\n"),
+    "blanks": (MAX_HEAD_BYTES, LENGTH + b"X:", b" ", b"y\r\n\r\n"),
+    "interim answers": (MAX_HEAD_BYTES, b"HTTP/1.1 103 Hints\r\nX: ", b"y", b"\r\n\r\n" + LENGTH + b"\r\n"),
+    "chunk extensions": (MAX_RAW_BYTES, CHUNKED + b"2;a=", b"y", b"\r\nok\r\n" + LAST),
+    "trailers": (MAX_RAW_BYTES, CHUNKED + b"2\r\nok\r\n0\r\nX: ", b"y", b"\r\n\r\n"),
+}
+
+
+@pytest.mark.parametrize("size", [1, 1_000, 65_536, 1_000_000])
+@pytest.mark.parametrize("where", LONG)
+def test_limits_are_the_same_in_whatever_pieces_an_answer_comes(where: str, size: int) -> None:
+    """One byte over is over, also when all of it lies in the socket at once."""
+    limit, before, middle, after = LONG[where]
+    body = b"ok" if limit == MAX_HEAD_BYTES else b""
+    for more, taken in ((0, True), (1, False), (50_000, False)):
+        wire = before + middle * (limit - len(before) - len(after) + more) + after + body
+        reader = AnswerReader()
+        assert any(reader.feed(wire[at : at + size]) for at in range(0, len(wire), size))
+        assert bool(reader.fault) is not taken, (more, reader.fault)
+        if taken:
+            assert (reader.status, reader.body, reader.reusable) == (200, b"ok", True)
 
 
 @given(answers(), st.binary(min_size=1, max_size=30))

@@ -106,6 +106,31 @@ async def test_answer_with_two_decisions_is_ambiguous() -> None:
     assert caught.value.ambiguous
 
 
+@pytest.mark.parametrize("how", ["as it was", "with another uid"])
+async def test_answer_that_was_there_before_the_question_decides_nothing(how: str) -> None:
+    """An endpoint, or whoever stands before it, plays back an admit to each new connection."""
+    before: list[bytes] = []
+
+    async def script(peer: Peer) -> None:
+        if before:
+            peer.send(before[0] if how == "as it was" else before[0].replace(b'"uid": "', b'"uid": "x'))
+        body = await peer.question()
+        assert body is not None
+        response = {"uid": json.loads(body)["request"]["uid"], "decision": "admit"}
+        document = {"api_version": "dexaflow.io/admission/v1", "kind": "AdmissionReview", "response": response}
+        before.append(answer(json.dumps(document).encode(), "Connection: close"))
+        if peer.number == 1:
+            peer.send(before[0])
+        await peer.gone()
+
+    async with Endpoint(script) as endpoint, WebhookCaller(endpoint.url, timeout=LONG) as caller:
+        await caller.ask(a_request())
+        for number in range(5):
+            with pytest.raises(HookBroken) as caught:
+                await caller.ask(a_request(uid=f"00000000-0000-4000-8000-{number:012d}"))
+            assert not caught.value.timed_out
+
+
 async def test_silent_endpoint_times_out() -> None:
     async def script(peer: Peer) -> None:
         await peer.gone()

@@ -8,7 +8,7 @@ from typing import Final
 
 import httptools
 
-__all__ = ["MAX_BODY_BYTES", "MAX_HEAD_BYTES", "AnswerReader"]
+__all__ = ["MAX_BODY_BYTES", "MAX_HEAD_BYTES", "MAX_RAW_BYTES", "AnswerReader"]
 
 MAX_BODY_BYTES: Final = 65_536  # spec, "The answer"
 MAX_HEAD_BYTES: Final = 65_536  # no number of the spec: more than servers and proxies are set up to send
@@ -81,6 +81,24 @@ class AnswerReader:
 
     def feed(self, data: bytes) -> bool:
         """Take bytes; return whether the answer, or a fault, is there."""
+        while len(data) > (room := self._room()):
+            # Only up to the limit, so that it is the same one in whatever pieces the bytes come.
+            if self._take(data[:room]):
+                self.reusable = False
+                return True
+            if not self._head_done:
+                self.fault = f"the answer has more than {MAX_HEAD_BYTES} bytes of headers"
+                return True
+            if self._raw_bytes >= MAX_RAW_BYTES:
+                self.fault = "the answer's chunks or trailers have no end"
+                return True
+            data = data[room:]
+        return self._take(data)
+
+    def _room(self) -> int:
+        return max(0, (MAX_RAW_BYTES if self._head_done else MAX_HEAD_BYTES) - self._raw_bytes)
+
+    def _take(self, data: bytes) -> bool:
         self._raw_bytes += len(data)
         try:
             self._parser.feed_data(data)
@@ -95,16 +113,7 @@ class AnswerReader:
             self.fault = ""  # whatever is wrong with the body, the status has decided
             self.body = b"".join(self._chunks)
             return True
-        if self.fault:
-            return True
-        if self._head_done:
-            if self._raw_bytes > MAX_RAW_BYTES:
-                self.fault = "the answer's chunks or trailers have no end"
-                return True
-        elif self._raw_bytes > MAX_HEAD_BYTES:
-            self.fault = f"the answer has more than {MAX_HEAD_BYTES} bytes of headers"
-            return True
-        return False
+        return bool(self.fault)
 
     def end_of_stream(self) -> bool:
         """Take an orderly end of the connection; return whether it was the end of the answer's body."""
@@ -169,7 +178,7 @@ class AnswerReader:
         self._chunks.append(data)
 
     def on_message_complete(self) -> None:
-        if self.status < 200:  # an interim answer: the real one follows
+        if 100 <= self.status < 200:  # an interim answer: the real one follows
             self._begin_message()
             return
         chunks = self._chunks
