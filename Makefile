@@ -31,8 +31,8 @@ check: $(READY) ## format, lint, types, layers
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache --no-logo pyproject.toml
 
-bench: $(READY) ## first rough measurements, as ratios taken in one run
-	@$(BIN)/python -m bench
+bench: $(READY) ## what it costs, as ratios taken in one run; CHECK=1 fails where one falls short, ONLY=gate,stalls
+	@$(BIN)/python -m bench $(if $(CHECK),--check) $(ONLY)
 
 format: $(READY) ## write the code as `make check` wants it
 	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --quiet --fix .

@@ -2,6 +2,6 @@
 
 `docs/bench.md` says how to read it.
 
-`asking.py` is one side of a comparison in a process of its own, `endpoint.py` what both sides ask; `gate.py` and
-`lite.py` are the measurements.
+`rounds.py` compares sides in fresh processes, `endpoint.py` is what they ask. `asking.py` and `recording.py` are one
+side each, in a process of its own; `goclient/` is a side in Go. All others are measurements, or what they share.
 """

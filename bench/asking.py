@@ -1,27 +1,30 @@
 """One side of a comparison, in a fresh process: prints the microseconds of CPU of each question.
 
-    python -m bench.asking SIDE URL CA_FILE IN_FLIGHT QUESTIONS
+    python -m bench.asking SIDE LOOP URL CA_FILE IN_FLIGHT QUESTIONS
 
-CPU is `getrusage` over all threads of this process, begun once connections are open and code is warm.
+CPU is `getrusage` over all threads of this process, begun once connections are open and code is warm. LOOP is the event
+loop of either side: `uvloop`, as in the server, or `asyncio`.
 """
 
 import asyncio
 import contextlib
-import resource
+import json
 import secrets
 import sys
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import uvloop
 
-from bench.endpoint import pin
+from bench.endpoint import TOKEN, pin
+from bench.rounds import cpu
 from dexaflow.admission.decisions import Decision, Request, admit
 from dexaflow.admission.envelope import question
 from dexaflow.admission.gate import Gate
-from dexaflow.admission.ports import Answered, HookCaller
-from dexaflow.admission.results import Admitted, Held
+from dexaflow.admission.ports import Answered, HookCaller, Observer
+from dexaflow.admission.results import Admitted, Held, Outcome
 from dexaflow.base.clock import SystemClock
 from dexaflow.base.errors import HookBroken
 from dexaflow.hooks.inprocess import InProcessCaller
@@ -39,10 +42,23 @@ from dexaflow.policy.checked import Checked
 from dexaflow.policy.checks import check
 from dexaflow.policy.policy import Policy
 
-__all__ = ["SIDES", "main"]
+__all__ = [
+    "ATTEMPT",
+    "POLICY",
+    "SIDES",
+    "TIMEOUT",
+    "Ask",
+    "Counting",
+    "body",
+    "checked",
+    "gate_of",
+    "in_loop",
+    "main",
+    "spend",
+]
 
+T = TypeVar("T")
 Ask = Callable[[], Awaitable[None]]
-TOKEN = "a-token"
 TIMEOUT = 30.0
 WARM_UP = 300
 
@@ -61,13 +77,15 @@ def _read(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _checked() -> Checked:
+def checked() -> Checked:
+    """Return the attempt as own checks let it through."""
     passed = check(ATTEMPT, POLICY)
     assert isinstance(passed, Checked)
     return passed
 
 
-def _gate(callers: Sequence[HookCaller]) -> Gate:
+def gate_of(callers: Sequence[HookCaller], observer: Observer | None = None) -> Gate:
+    """Return a gate that asks these; metrics count it, as in the server, unless another observer does."""
     return Gate(
         callers,
         policy=POLICY,
@@ -75,41 +93,58 @@ def _gate(callers: Sequence[HookCaller]) -> Gate:
         clock=SystemClock(),
         new_uid=lambda: str(uuid.uuid4()),
         new_incident=lambda: secrets.token_hex(6),
-        observer=Metrics(timeout=TIMEOUT, hooks=[caller.name for caller in callers]),
+        observer=observer or Metrics(timeout=TIMEOUT, hooks=[caller.name for caller in callers]),
     )
 
 
 def _whole(gate: Gate, *, own_checks: bool) -> Ask:
     """Own checks, then the gate: all of a decision but the database."""
-    passed = _checked()
+    passed = checked()
 
     async def ask() -> None:
-        verdict = await gate.review(_checked() if own_checks else passed)
+        verdict = await gate.review(checked() if own_checks else passed)
         assert isinstance(verdict, Admitted), verdict
         assert verdict.execution.labels["cost-center"] == "4711"
 
     return ask
 
 
+class Counting:
+    """The gate's observer, for what counts failures and writes no log."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+
+    def reviewed(self, request: Request, hook: str, outcome: Outcome, seconds: float | None) -> None:
+        """Nothing of it matters here."""
+
+    def hook_failed(self, request: Request, hook: str, incident: str, cause: str, *, bypassed: bool) -> None:
+        """A question failed."""
+        self.failures += 1
+
+    def breaker_changed(self, hook: str, *, is_open: bool) -> None:
+        """It follows from the failures."""
+
+
 @contextlib.asynccontextmanager
 async def _aiohttp(url: str, ca_file: Path) -> AsyncIterator[Ask]:
-    """A bare POST loop: the body is made once, the answer is read and not looked at."""
+    """A bare POST loop: the same document as JSON, and the answer's; nothing of it is checked."""
     import aiohttp
 
-    body = await _body()
+    document = json.loads(await body())
     connector = aiohttp.TCPConnector(limit=16, ssl=client_context(_read(ca_file)))
-    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+    headers = {"Authorization": f"Bearer {TOKEN}"}
     async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
 
         async def ask() -> None:
-            async with session.post(url, data=body) as response:
+            async with session.post(url, json=document) as response:
                 assert response.status == 200
-                assert await response.read()
+                assert (await response.json())["response"]["decision"] == "admit"
 
         yield ask
 
 
-async def _body() -> bytes:
+async def body() -> bytes:
     """Return the very document that the gate's webhook would send."""
     sent: list[bytes] = []
 
@@ -120,18 +155,18 @@ async def _body() -> bytes:
             sent.append(question(request))
             return Answered(admit(), 0.0)
 
-    await _gate([Keeping()]).review(_checked())
+    await gate_of([Keeping()]).review(checked())
     return sent[0]
 
 
 @contextlib.asynccontextmanager
 async def _transport(url: str, ca_file: Path) -> AsyncIterator[Ask]:
-    body = await _body()
+    sent = await body()
     context = client_context(_read(ca_file))
     async with Transport(parse_webhook_url(url), timeout=TIMEOUT, tls=context, token=TOKEN) as transport:
 
         async def ask() -> None:
-            assert (await transport.post(body)).status == 200
+            assert (await transport.post(sent)).status == 200
 
         yield ask
 
@@ -141,7 +176,7 @@ async def _gate_side(url: str, ca_file: Path, *before: Hook, own_checks: bool = 
     token_file = ca_file.with_name("token")
     hooks = [InProcessCaller(hook, timeout=TIMEOUT) for hook in before]
     async with WebhookCaller(url, timeout=TIMEOUT, ca_file=ca_file, token_file=token_file) as webhook:
-        yield _whole(_gate([*hooks, webhook]), own_checks=own_checks)
+        yield _whole(gate_of([*hooks, webhook]), own_checks=own_checks)
         for hook in hooks:
             await hook.close()
 
@@ -166,13 +201,12 @@ async def _breaker(url: str, ca_file: Path) -> AsyncIterator[Ask]:
         async def ask(self, request: Request) -> Answered:
             raise HookBroken("connection refused")
 
-    gate = _gate([Broken()])
-    checked = _checked()
+    gate, passed = gate_of([Broken()]), checked()
     while gate.next_probe("webhook") is None:
-        await gate.review(checked)
+        await gate.review(passed)
 
     async def ask() -> None:
-        verdict = await gate.review(checked)
+        verdict = await gate.review(passed)
         assert isinstance(verdict, Held)
         assert not verdict.asked
 
@@ -190,37 +224,38 @@ SIDES: dict[str, Callable[[str, Path], contextlib.AbstractAsyncContextManager[As
 }
 
 
-async def _measure(ask: Ask, questions: int, in_flight: int) -> float:
+async def spend(ask: Ask, questions: int, in_flight: int) -> float:
+    """Ask so often and return the microseconds of CPU of one question."""
     left = iter(range(questions))
 
     async def asker() -> None:
         for _ in left:
             await ask()
 
-    began = _cpu()
+    began = cpu()
     async with asyncio.TaskGroup() as group:
         for _ in range(in_flight):
             group.create_task(asker())
-    return (_cpu() - began) / questions * 1e6
-
-
-def _cpu() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+    return (cpu() - began) / questions * 1e6
 
 
 async def _run(side: str, url: str, ca_file: Path, in_flight: int, questions: int) -> float:
     async with SIDES[side](url, ca_file) as ask:
-        await _measure(ask, min(WARM_UP, questions), in_flight)
-        return await _measure(ask, questions, in_flight)
+        await spend(ask, min(WARM_UP, questions), in_flight)
+        return await spend(ask, questions, in_flight)
+
+
+def in_loop(loop: str, main: Coroutine[Any, Any, T]) -> T:
+    """Run on the named event loop, with the server's log, since what a decision logs is part of what it costs."""
+    configure_logs(form="json")
+    return uvloop.run(main) if loop == "uvloop" else asyncio.run(main)
 
 
 def main(arguments: Sequence[str]) -> None:
     """Measure one side and print the figure."""
-    side, url, ca_file, in_flight, questions = arguments
+    side, loop, url, ca_file, in_flight, questions = arguments
     pin(1)
-    configure_logs(form="json")  # as the server's: what a decision logs is part of what it costs
-    print(uvloop.run(_run(side, url, Path(ca_file), int(in_flight), int(questions))))
+    print(json.dumps({"us": in_loop(loop, _run(side, url, Path(ca_file), int(in_flight), int(questions)))}))
 
 
 if __name__ == "__main__":

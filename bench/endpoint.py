@@ -13,12 +13,12 @@ from pathlib import Path
 import trustme
 import uvloop
 
-__all__ = ["Address", "endpoint", "pin"]
+__all__ = ["ADMIT", "HOLD", "TOKEN", "Counts", "Endpoint", "endpoint", "pin", "pinned"]
 
-_ANSWER = (
-    b'{"api_version":"dexaflow.io/admission/v1","kind":"AdmissionReview","response":{"uid":"%b","decision":"admit",'
-    b'"changes":{"node_selector":{"tenant":"acme"},"labels":{"cost-center":"4711"}}}}'
-)
+TOKEN = "a-token"
+ADMIT = b'"decision":"admit","changes":{"node_selector":{"tenant":"acme"},"labels":{"cost-center":"4711"}}'
+HOLD = b'"decision":"hold","reason":"held by the bench"'
+_ANSWER = b'{"api_version":"dexaflow.io/admission/v1","kind":"AdmissionReview","response":{"uid":"%b",%b}}'
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 
 
@@ -29,13 +29,47 @@ def pin(core: int) -> None:
         os.sched_setaffinity(0, {cores[core % len(cores)]})
 
 
-class _Answering(asyncio.Protocol):
+@contextlib.contextmanager
+def pinned(core: int) -> Iterator[None]:
+    """Keep every process that is started meanwhile on one core."""
+    before = os.sched_getaffinity(0)
+    pin(core)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What the endpoint has seen so far."""
+
+    questions: int
+    opened: int  # connections
+    most_open: int  # at the same time
+
+
+class _Seen:
     def __init__(self) -> None:
+        self.questions = self.opened = self.open = self.most_open = 0
+
+
+class _Answering(asyncio.Protocol):
+    def __init__(self, seen: _Seen, decision: bytes, takes: float) -> None:
+        self._all = seen
+        self._decision = decision
+        self._takes = takes
         self._transport: asyncio.Transport | None = None
         self._seen = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # uvloop's is none by inheritance
+        self._all.opened += 1
+        self._all.open += 1
+        self._all.most_open = max(self._all.most_open, self._all.open)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._all.open -= 1
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None
@@ -48,18 +82,34 @@ class _Answering(asyncio.Protocol):
             if len(rest) < length:
                 return
             self._seen = rest[length:]
-            answer = _ANSWER % rest[:length].partition(b'"uid":"')[2][:36]
-            self._transport.write(_HEAD % len(answer) + answer)
+            self._all.questions += 1
+            uid = rest[:length].partition(b'"uid":')[2].lstrip(b' "')[:36]  # with or without a blank before it
+            answer = _ANSWER % (uid, self._decision)
+            whole = _HEAD % len(answer) + answer
+            if self._takes:
+                asyncio.get_running_loop().call_later(self._takes, self._transport.write, whole)
+            else:
+                self._transport.write(whole)
 
 
-def _serve(pipe: Connection, certificate: bytes) -> None:
+def _serve(pipe: Connection, certificate: bytes, decision: bytes, takes: float) -> None:
     pin(0)
 
     async def main() -> None:
+        loop = asyncio.get_running_loop()
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         with trustme.Blob(certificate).tempfile() as path:
             context.load_cert_chain(path)
-        server = await asyncio.get_running_loop().create_server(_Answering, "127.0.0.1", 0, ssl=context)
+        seen = _Seen()
+        server = await loop.create_server(
+            lambda: _Answering(seen, decision, takes), "127.0.0.1", 0, ssl=context, backlog=1024
+        )
+
+        def count() -> None:
+            pipe.recv()
+            pipe.send(Counts(seen.questions, seen.opened, seen.most_open))
+
+        loop.add_reader(pipe.fileno(), count)
         pipe.send(server.sockets[0].getsockname()[1])
         await server.serve_forever()
 
@@ -67,25 +117,40 @@ def _serve(pipe: Connection, certificate: bytes) -> None:
         uvloop.run(main())
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where the endpoint is, and the bundle that its certificate is checked against."""
+class Endpoint:
+    """Where it is, the bundle that its certificate is checked against, and a token for whoever asks it."""
 
-    url: str
-    ca_file: Path
+    def __init__(self, port: int, folder: Path, pipe: Connection) -> None:
+        self.url = f"https://127.0.0.1:{port}/admit"
+        self.ca_file = folder / "ca.pem"
+        self.token_file = folder / "token"
+        self._pipe = pipe
+
+    def counts(self) -> Counts:
+        """Return what it has seen so far."""
+        self._pipe.send("count")
+        found = self._pipe.recv()
+        assert isinstance(found, Counts)
+        return found
 
 
 @contextlib.contextmanager
-def endpoint(folder: Path) -> Iterator[Address]:
-    """Give an endpoint that is up; it admits every attempt with two changes."""
+def endpoint(folder: Path, *, decision: bytes = ADMIT, takes: float = 0.0) -> Iterator[Endpoint]:
+    """Give an endpoint that is up; unless told otherwise it admits every attempt with two changes, at once.
+
+    `takes` is how many seconds it waits before it answers.
+    """
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    (folder / "token").write_text(TOKEN)
     certificate = authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.bytes()
     here, there = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(there, certificate), daemon=True)
+    process = multiprocessing.get_context("spawn").Process(
+        target=_serve, args=(there, certificate, decision, takes), daemon=True
+    )
     process.start()
     try:
-        yield Address(f"https://127.0.0.1:{here.recv()}/admit", folder / "ca.pem")
+        yield Endpoint(here.recv(), folder, here)
     finally:
         process.terminate()
         process.join()

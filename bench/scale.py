@@ -11,10 +11,12 @@ class Scale:
 
     repeats: int  # of each comparison; the figure is the median
     questions: int  # to the endpoint, in each process
+    batches: int  # of a hundred attempts, through the database
+    crowd: int  # attempts at once
     attempts: int  # through Lite
     chain: int  # tasks one after the other
     idle_seconds: float
 
 
-FULL = Scale(repeats=5, questions=1500, attempts=500, chain=20, idle_seconds=10.0)
-TINY = Scale(repeats=1, questions=20, attempts=4, chain=2, idle_seconds=0.2)
+FULL = Scale(repeats=7, questions=5000, batches=10, crowd=1000, attempts=500, chain=10, idle_seconds=3.0)
+TINY = Scale(repeats=1, questions=20, batches=1, crowd=40, attempts=4, chain=2, idle_seconds=0.2)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 import struct
@@ -71,6 +72,15 @@ class Peer:
         with contextlib.suppress(OSError):
             while await self._reader.read(65536):
                 pass
+
+    async def start_tls(self, context: ssl.SSLContext) -> None:
+        """Speak TLS from now on."""
+        await self._writer.start_tls(context)
+
+    def half_close(self) -> None:
+        """Say that nothing more will be sent, below TLS, and go on reading."""
+        with socket.socket(fileno=os.dup(self._writer.get_extra_info("socket").fileno())) as same:
+            same.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         """Close in good order."""

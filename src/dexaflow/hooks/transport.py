@@ -23,7 +23,7 @@ from dexaflow.hooks.connection import Connection
 from dexaflow.hooks.dialing import Unreachable, dial, stagger
 from dexaflow.hooks.url import Endpoint
 
-__all__ = ["Response", "Transport"]
+__all__ = ["MAX_CONNECTIONS", "Response", "Transport"]
 
 MAX_CONNECTIONS: Final = 16
 IDLE_SECONDS: Final = 30.0  # shorter than the keep-alive of most servers and middleboxes

@@ -14,7 +14,7 @@ from dexaflow.base.errors import HookBroken
 from dexaflow.hooks.addresses import Resolver
 from dexaflow.hooks.files import MAX_BUNDLE_BYTES, MAX_TOKEN_BYTES, FileWatch, Watched, WatchedFile, token_in
 from dexaflow.hooks.tls import client_context
-from dexaflow.hooks.transport import Response, Transport
+from dexaflow.hooks.transport import MAX_CONNECTIONS, Response, Transport
 from dexaflow.hooks.url import endpoint_from_config
 
 __all__ = ["CA_FILE_KEY", "TOKEN_FILE_KEY", "WEBHOOK_NAME", "WebhookCaller"]
@@ -35,6 +35,7 @@ class WebhookCaller:
         ca_file: Signs the endpoint's certificate, instead of the system's trust.
         token_file: Bearer token.
         resolver: In place of the system's, for tests.
+        max_connections: Open at once at most.
 
     Raises:
         ConfigError: the URL or one of the files cannot be used.
@@ -48,6 +49,7 @@ class WebhookCaller:
         ca_file: Path | None = None,
         token_file: Path | None = None,
         resolver: Resolver | None = None,
+        max_connections: int = MAX_CONNECTIONS,
     ) -> None:
         self._endpoint = endpoint_from_config(url)
         self._ca: WatchedFile[ssl.SSLContext] | None = None
@@ -78,6 +80,7 @@ class WebhookCaller:
             tls=tls,
             token=None if self._token is None else self._token.value,
             resolver=resolver,
+            max_connections=max_connections,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         files: list[Watched] = [file for file in (self._ca, self._token) if file is not None]
