@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["ANSWER", "HTTP2_ONLY", "IDLE_SECONDS", "SERVERS", "Server", "running"]
+__all__ = ["ANSWER", "HTTP2_ONLY", "IDLE_SECONDS", "SERVERS", "Server", "program", "running"]
 
 ANSWER = b'{"ok":true}'
 IDLE_SECONDS = 1
@@ -128,7 +128,7 @@ def _nginx(setup: Setup) -> list[Command]:
         }}
         """
     )
-    return [[_program("nginx"), "-p", str(setup.folder), "-c", str(config)]]
+    return [[program("nginx"), "-p", str(setup.folder), "-c", str(config)]]
 
 
 def _haproxy(setup: Setup) -> list[Command]:
@@ -158,7 +158,7 @@ def _haproxy(setup: Setup) -> list[Command]:
             """
         )
     )
-    return [[_program("haproxy"), "-db", "-f", str(config)]]
+    return [[program("haproxy"), "-db", "-f", str(config)]]
 
 
 def _escaped(text: bytes) -> str:
@@ -183,7 +183,7 @@ def _node(setup: Setup) -> list[Command]:
         server.listen({setup.port}, '127.0.0.1');
         """
     )
-    return [[_program("node"), str(script)]]
+    return [[program("node"), str(script)]]
 
 
 def _go(setup: Setup) -> list[Command]:
@@ -211,7 +211,7 @@ def _go(setup: Setup) -> list[Command]:
     )
     binary = setup.folder / "endpoint"
     environment = {**os.environ, "GO111MODULE": "off", "GOTOOLCHAIN": "local", "GOPROXY": "off"}
-    subprocess.run([_program("go"), "build", "-o", str(binary), str(source)], check=True, env=environment)
+    subprocess.run([program("go"), "build", "-o", str(binary), str(source)], check=True, env=environment)
     return [[str(binary)]]
 
 
@@ -252,7 +252,7 @@ def _caddy(setup: Setup) -> list[Command]:
             }
         )
     )
-    return [["env", f"HOME={setup.folder}", _program("caddy"), "run", "--config", str(config)]]
+    return [["env", f"HOME={setup.folder}", program("caddy"), "run", "--config", str(config)]]
 
 
 # Python's own `http.server`, with TLS or behind something that does it. Version 1.0 gives no length: its answer ends
@@ -315,7 +315,7 @@ def _stunnel(setup: Setup) -> list[Command]:
             """
         )
     )
-    return [_http_server(setup.plain_port, "HTTP/1.1", ""), [_program("stunnel"), str(config)]]
+    return [_http_server(setup.plain_port, "HTTP/1.1", ""), [program("stunnel"), str(config)]]
 
 
 def _haproxy_http2(setup: Setup) -> list[Command]:
@@ -335,7 +335,7 @@ def _haproxy_http2(setup: Setup) -> list[Command]:
             """
         )
     )
-    return [[_program("haproxy"), "-db", "-f", str(config)]]
+    return [[program("haproxy"), "-db", "-f", str(config)]]
 
 
 def _node_http2(setup: Setup) -> list[Command]:
@@ -348,7 +348,7 @@ def _node_http2(setup: Setup) -> list[Command]:
         }}).listen({setup.port}, '127.0.0.1');
         """
     )
-    return [[_program("node"), str(script)]]
+    return [[program("node"), str(script)]]
 
 
 Maker = Callable[[Setup], list[Command]]
@@ -364,7 +364,8 @@ SERVERS: dict[str, Maker] = {
 HTTP2_ONLY: dict[str, Maker] = {"haproxy": _haproxy_http2, "node": _node_http2}
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
+    """Return where a program is; without it, a test is skipped on a developer's machine and fails in CI."""
     found = shutil.which(name, path=_PATH)
     if found is not None:
         return found

@@ -63,7 +63,7 @@ LONG: dict[str, tuple[int, bytes, bytes, bytes]] = {  # bytes that may come up t
 }
 
 
-@pytest.mark.parametrize("size", [1, 1_000, 65_536, 1_000_000])
+@pytest.mark.parametrize("size", [997, 65_536, 1_000_000])
 @pytest.mark.parametrize("where", LONG)
 def test_limits_are_the_same_in_whatever_pieces_an_answer_comes(where: str, size: int) -> None:
     """One byte over is over, also when all of it lies in the socket at once."""

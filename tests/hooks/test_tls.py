@@ -1,9 +1,11 @@
 """The endpoint's certificate is judged as Go's client would (R7.6)."""
 
+import asyncio
 import datetime
 import ipaddress
 import socket
 import ssl
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dexaflow.base.errors import HookBroken
@@ -19,8 +21,9 @@ from dexaflow.hooks.addresses import Address, Resolver
 from dexaflow.hooks.tls import TrustError, client_context
 from dexaflow.hooks.transport import Transport
 from dexaflow.hooks.url import parse_webhook_url
-from tests.hooks.asking import LONG
-from tests.hooks.misbehaving import Endpoint, answering
+from tests.hooks.asking import LONG, a_transport, broken
+from tests.hooks.misbehaving import Endpoint, Peer, answer, answering
+from tests.hooks.servers import program
 
 NOW = datetime.datetime.now(datetime.UTC)
 DAY = datetime.timedelta(days=1)
@@ -38,8 +41,9 @@ class Signed:
         is_ca: bool = False,
         extensions: bool = True,
         usage: x509.ObjectIdentifier | None = None,
+        key: rsa.RSAPrivateKey | None = None,
     ) -> None:
-        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey = key or ec.generate_private_key(ec.SECP256R1())
         self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         builder = (
             x509.CertificateBuilder()
@@ -64,14 +68,29 @@ class Signed:
         """The certificate."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
-    def server(self, folder: Path, *chain: "Signed") -> ssl.SSLContext:
-        """A server's context with this certificate and what it sends along."""
-        key = self.key.private_bytes(
+    @property
+    def key_pem(self) -> bytes:
+        """Its key."""
+        return self.key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
+
+    def signed_with_sha1(self, by: "Signed", folder: Path) -> "Signed":
+        """Have a self-signed certificate signed as nobody does any more, `cryptography` neither."""
+        for name, content in (("this.pem", self.pem), ("by.pem", by.pem + by.key_pem)):
+            (folder / name).write_bytes(content)
+        command = [program("openssl"), "x509", "-in", "this.pem", "-CA", "by.pem", "-CAkey", "by.pem", "-sha1"]
+        pem = subprocess.run([*command, "-set_serial", "7"], cwd=folder, check=True, capture_output=True).stdout
+        self.certificate = x509.load_pem_x509_certificate(pem)
+        assert isinstance(self.certificate.signature_hash_algorithm, hashes.SHA1)
+        return self
+
+    def server(self, folder: Path, *chain: "Signed") -> ssl.SSLContext:
+        """A server's context with this certificate and what it sends along."""
         file = folder / "server.pem"
-        file.write_bytes(key + self.pem + b"".join(link.pem for link in chain))
+        file.write_bytes(self.key_pem + self.pem + b"".join(link.pem for link in chain))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.set_ciphers("DEFAULT:@SECLEVEL=0")  # so that it is the client which says no
         context.load_cert_chain(file)
         return context
 
@@ -197,15 +216,81 @@ async def test_certificate_signed_by_a_leaf_is_refused(tmp_path: Path) -> None:
     assert "certificate is not accepted" in await ask(leaf.server(tmp_path, no_ca), root.pem)
 
 
+async def test_self_signed_certificate_that_is_not_in_the_bundle_is_refused(ca: trustme.CA, tmp_path: Path) -> None:
+    leaf = Signed("leaf", sans=LOCALHOST)
+    assert "certificate is not accepted" in await ask(leaf.server(tmp_path), ca.cert_pem.bytes())
+
+
+async def test_weak_keys_and_digests_are_refused(tmp_path: Path) -> None:
+    """A key of 1,024 bits, a signature by SHA-1: of the endpoint's own certificate, and of one above it."""
+    weak = rsa.generate_private_key(65537, 1024)
+    root = Signed("root", is_ca=True)
+    weak_root = Signed("weak root", is_ca=True, key=weak)
+    middle = Signed("middle", is_ca=True).signed_with_sha1(root, tmp_path)
+    for leaf, chain, bundle in (
+        (Signed("leaf", by=root, sans=LOCALHOST, key=weak), [], root),
+        (Signed("leaf", sans=LOCALHOST).signed_with_sha1(root, tmp_path), [], root),
+        (Signed("leaf", by=weak_root, sans=LOCALHOST), [], weak_root),
+        (Signed("leaf", by=middle, sans=LOCALHOST), [middle], root),
+    ):
+        assert await ask(leaf.server(tmp_path, *chain), bundle.pem) != ""
+    assert await ask(Signed("leaf", by=root, sans=LOCALHOST).server(tmp_path), root.pem) == ""
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_endpoint_that_demands_a_certificate_of_ours_is_broken_at_once(
+    ca: trustme.CA, version: ssl.TLSVersion
+) -> None:
+    """With TLS 1.3 it says so only after we think that the handshake is over; the question is not put twice."""
+    tls = issued(ca, "localhost")
+    tls.minimum_version = tls.maximum_version = version
+    tls.verify_mode = ssl.CERT_REQUIRED
+    ca.configure_trust(tls)
+    assert await ask(tls, ca.cert_pem.bytes()) != ""
+
+
+async def test_endpoint_that_would_like_a_certificate_of_ours_is_asked(ca: trustme.CA) -> None:
+    tls = issued(ca, "localhost")
+    tls.verify_mode = ssl.CERT_OPTIONAL
+    ca.configure_trust(tls)
+    assert await ask(tls, ca.cert_pem.bytes()) == ""
+
+
+async def test_certificate_that_is_renewed_under_way_is_no_failure(ca: trustme.CA) -> None:
+    """Old connections go on, new ones see the new certificate; one that has become wrong fails new ones only."""
+    tls = issued(ca, "localhost")
+    busy = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        while (body := await peer.question()) is not None:
+            if body == b"wait":
+                await busy.wait()
+            peer.send(answer())
+
+    async with Endpoint(script, tls) as endpoint:
+        url = f"https://localhost:{endpoint.port}/"
+        async with a_transport(url, ca) as transport:
+            await transport.post(b"{}")
+            ca.issue_cert("localhost").configure_cert(tls)
+            await asyncio.gather(*[transport.post(b"{}") for _ in range(4)])
+            trustme.CA().issue_cert("localhost").configure_cert(tls)
+            waits = [asyncio.create_task(transport.post(b"wait")) for _ in range(len(endpoint.peers))]
+            await asyncio.sleep(0)
+            assert "certificate is not accepted" in (await broken(transport)).cause
+            busy.set()
+            assert {(await wait).status for wait in waits} == {200}
+
+
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
-async def test_tls_1_1_is_refused_and_1_2_and_1_3_are_not(ca: trustme.CA) -> None:
+async def test_tls_1_0_and_1_1_are_refused_and_1_2_and_1_3_are_not(ca: trustme.CA) -> None:
     for version, accepted in [
+        (ssl.TLSVersion.TLSv1, False),
         (ssl.TLSVersion.TLSv1_1, False),
         (ssl.TLSVersion.TLSv1_2, True),
         (ssl.TLSVersion.TLSv1_3, True),
     ]:
         tls = issued(ca, "localhost")
-        tls.set_ciphers("DEFAULT:@SECLEVEL=0")  # so that it is the client which says no
+        tls.set_ciphers("DEFAULT:@SECLEVEL=0")
         tls.minimum_version = tls.maximum_version = version
         assert (await ask(tls, ca.cert_pem.bytes()) == "") is accepted, version
 
