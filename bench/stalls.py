@@ -96,12 +96,12 @@ async def _measure(stall: str, folder: Path, authority: trustme.CA) -> tuple[flo
 
     async with Endpoint(play) as asked, full_backlog() as dropping:
         ports = [dropping] if stall == "SYN dropped" else []
-        stuck, awake = [True] if stall == "DNS silent" else [], threading.Event()
+        awake = threading.Event()  # the name server
+        if stall != "DNS silent":
+            awake.set()
 
         def lookup(host: str, port: int) -> Sequence[Address]:
-            if stuck:
-                stuck.pop()
-                awake.wait()
+            awake.wait()
             return [Address(socket.AF_INET, ("127.0.0.1", ports.pop() if ports else port))]
 
         caller = WebhookCaller(
@@ -115,8 +115,8 @@ async def _measure(stall: str, folder: Path, authority: trustme.CA) -> tuple[flo
             took = time.perf_counter() - began
             assert isinstance(first, Held), first
             assert first.broken
+            awake.set()
             second = await gate.review(checked())
-        awake.set()
     return took - TIMEOUT, isinstance(second, Admitted)
 
 
