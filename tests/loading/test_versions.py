@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dexaflow.loading.versions import Changed, read_file, remove_unused, snapshot
+from dexaflow.loading.versions import Changed, read_file, remove_unfinished, remove_unused, snapshot
 
 
 @pytest.fixture
@@ -121,6 +121,15 @@ def test_only_old_versions_that_nobody_uses_are_removed(root: Path, versions: Pa
     assert remove_unused(versions, {used}, now=now + 3601) == (unused,)
     assert sorted(os.listdir(versions)) == sorted([used, "README"])
     assert remove_unused(versions / "nowhere", (), now=now) == ()
+
+
+def test_what_a_server_was_killed_in_is_gone_at_once_and_versions_stay(root: Path, versions: Path) -> None:
+    version = snapshot(root, digests(root, "etl.py"), versions)
+    for name in (".unfinished-0123456789abcdef", ".removed-0123456789abcdef"):
+        (versions / name).mkdir()
+        (versions / name / "etl.py").write_text("")
+    remove_unfinished(versions)
+    assert [path.name for path in versions.iterdir()] == [version]
 
 
 def test_a_version_that_is_loaded_again_is_young_again(root: Path, versions: Path) -> None:

@@ -18,21 +18,25 @@ from tests.system.lite import DEADLINE
 
 __all__ = ["Endpoint", "endpoint"]
 
-# Answers as a file says, read anew for each question, and writes down every question it gets.
+# Answers as a file says, read anew for each question, and writes down every question it gets and what it will answer.
 POLICY = """
 import json, os, time
 from pathlib import Path
 from dexaflow.admission import Request, admit, hold, refuse
 
 HERE = Path(os.environ["POLICY_FOLDER"])
+SEEN = {}
 
 def hook(request: Request):
-    with (HERE / "asked.jsonl").open("a") as file:
-        file.write(json.dumps({"uid": request.uid, "tenant_id": request.tenant_id, "dag_id": request.dag_id,
-                               "run_id": request.run_id, "task_id": request.task_id,
-                               "try_number": request.try_number}) + "\\n")
     rules = json.loads((HERE / "rules.json").read_text())
     rule = rules.get(request.task_id) or rules.get(request.dag_id) or rules.get("*") or {"decision": "admit"}
+    attempt = {"tenant_id": request.tenant_id, "dag_id": request.dag_id, "run_id": request.run_id,
+               "task_id": request.task_id, "try_number": request.try_number}
+    before = SEEN[tuple(attempt.values())] = SEEN.get(tuple(attempt.values()), 0) + 1
+    if before > rule.get("times", before):
+        rule = {"decision": "admit"}
+    with (HERE / "asked.jsonl").open("a") as file:
+        file.write(json.dumps({"uid": request.uid, "decision": rule["decision"], **attempt}) + "\\n")
     time.sleep(rule.get("takes", 0))
     if rule["decision"] == "hold":
         return hold(rule.get("reason", ""))
@@ -62,7 +66,7 @@ class Endpoint:
         self.rules({})
 
     def rules(self, rules: dict[str, Any]) -> None:
-        """Say what is answered from now on, by task, DAG or `*`."""
+        """Say what is answered from now on, by task, DAG or `*`; with `times` only so often to one try, then admit."""
         beside = self.root / "rules.tmp"
         beside.write_text(json.dumps(rules))
         beside.rename(self.root / "rules.json")

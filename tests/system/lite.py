@@ -43,6 +43,7 @@ class Lite:
         self.environ: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
         self.python_path: list[str] = []
+        self.program = ["-m", "dexaflow.cli.main"]
 
     def write_dag(self, name: str, source: str, folder: str = "") -> None:
         """Write a DAG file in one step, as an editor does."""
@@ -61,7 +62,7 @@ class Lite:
         with (self.root / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [
-                    sys.executable, "-m", "dexaflow.cli.main", "lite", "--dags", str(self.dags), "--data",
+                    sys.executable, *self.program, "lite", "--dags", str(self.dags), "--data",
                     str(self.data), "--config", str(config), "--port", str(port),
                 ],
                 stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environ, cwd=self.root, start_new_session=True,

@@ -28,6 +28,7 @@ from dexaflow.admission.ports import HookCaller, Observer
 from dexaflow.admission.results import _SEAL, Admitted, Held, Outcome, Refused, Review, Verdict
 from dexaflow.base.clock import Clock
 from dexaflow.base.errors import HookBroken
+from dexaflow.base.steps import Step, reached
 from dexaflow.base.text import clean_reason
 from dexaflow.kube.names import is_reserved
 from dexaflow.model.execution import Execution
@@ -146,6 +147,7 @@ class Gate:
             started = self._clock.monotonic()
             try:
                 answered = await hook.caller.ask(request)
+                reached(Step.ANSWERED)
                 decision, seconds = well_formed(answered.decision), answered.seconds
                 end = End.ANSWERED
             except HookBroken as error:

@@ -18,6 +18,8 @@ import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from dexaflow.base.steps import Step, reached
+
 __all__ = ["AgentState", "AlreadyClaimed", "Folder", "is_launch_id"]
 
 _LAUNCH_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
@@ -74,6 +76,7 @@ class Folder:
         """
         draft = self._draft(state)
         try:
+            reached(Step.STATE_DRAFTED)
             os.link(draft, self._name(state.launch_id, "json"))
         except FileExistsError:
             raise AlreadyClaimed(state.launch_id) from None
@@ -109,6 +112,7 @@ class Folder:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.log_file(launch_id))
         self.remove_work(launch_id)
+        reached(Step.FILES_GOING)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._name(launch_id, "json"))
 

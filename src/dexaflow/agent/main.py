@@ -21,6 +21,7 @@ from dexaflow.agent.spool import Spool
 from dexaflow.agent.user_process import Ended, Stop, UserProcess, start
 from dexaflow.agent.work import Work, command
 from dexaflow.base.errors import DexaflowError
+from dexaflow.base.steps import Step, reached
 
 __all__ = ["HEARD", "TURNED_AWAY", "run"]
 
@@ -55,6 +56,7 @@ def run(order: Order, token_fd: int) -> int:
     forbid_inspection()
     adopts = adopt_orphans()
     token = _read_all(token_fd)
+    reached(Step.AGENT_BEGUN)
     folder = Folder(order.folder)
     pid = os.getpid()
     state = AgentState(order.launch_id, order.attempt_id, pid, birth(pid) or "")
@@ -62,12 +64,14 @@ def run(order: Order, token_fd: int) -> int:
         folder.claim(state)
     except AlreadyClaimed:
         return TURNED_AWAY
+    reached(Step.STATE_CLAIMED)
     link = Link(address_in_file(order.server_file) if order.server_file else lambda: order.url, token)
     try:
         status = _attempt(order, folder, state, link, adopts=adopts)
     except TurnedAway:
         status = TURNED_AWAY
     link.close()
+    reached(Step.REPORT_HEARD)
     folder.remove(order.launch_id)  # not when something of ours failed: what is left then says so
     return status
 
@@ -83,6 +87,7 @@ def _attempt(order: Order, folder: Folder, state: AgentState, link: Link, *, ado
         started = link.call("/agent/v1/started", json.dumps(me).encode(), _Started.from_json)
     except NotAcceptable as problem:
         raise TurnedAway(str(problem)) from None
+    reached(Step.START_ACCEPTED)
     spool = Spool(folder.log_file(order.launch_id), order.max_log_bytes)
     try:
         work = Work.from_json(started.work)
@@ -93,9 +98,12 @@ def _attempt(order: Order, folder: Folder, state: AgentState, link: Link, *, ado
     except (OSError, ValueError, KeyError, TypeError, DexaflowError) as problem:
         outcome, heard = not_started(problem), 0
     else:
+        reached(Step.USER_BEGUN)
         with contextlib.suppress(OSError):  # a full disk: its processes can still be found by their environment
             folder.update(replace(state, user_pid=user.pid, user_born=user.born))
+        reached(Step.USER_NOTED)
         ended, heard = _watch(user, work.execution_timeout, signals, link, spool, started.heartbeat_seconds)
+        reached(Step.USER_ENDED)
         if ended.stop is not None and ended.stop.silent:
             raise TurnedAway(ended.stop.reason)
         outcome = outcome_of(ended, work)
@@ -169,6 +177,7 @@ def _finish(link: Link, spool: Spool, launch_id: str, outcome: Outcome, heard: i
         "log_offset": heard,
         "log_tail": base64.b64encode(tail).decode(),
     }
+    reached(Step.REPORT_READY)
     try:
         link.call("/agent/v1/finished", json.dumps(said).encode(), understand)
     except NotAcceptable as problem:

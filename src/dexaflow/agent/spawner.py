@@ -26,6 +26,7 @@ import traceback
 from dexaflow.agent import main as agent
 from dexaflow.agent.order import Order
 from dexaflow.agent.processes import adopt_orphans, birth, children, name_process
+from dexaflow.base.steps import Step, reached
 
 __all__ = ["Spawner", "main"]
 
@@ -98,6 +99,7 @@ class Spawner:
 
     def _fork(self, frame: bytes, token_fd: int) -> None:
         order = Order.from_json(frame)
+        reached(Step.ORDER_READ)
         try:
             pid = os.fork()
         except OSError as problem:
@@ -108,6 +110,7 @@ class Spawner:
             self._become_agent(order, token_fd)
         os.close(token_fd)
         self._agents[pid] = order.launch_id
+        reached(Step.FORKED)
         self._say({"forked": order.launch_id, "pid": pid, "born": birth(pid) or ""})
 
     def _become_agent(self, order: Order, token_fd: int) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from dexaflow.agent.processes import birth, children, die_with_parent
 from dexaflow.agent.spool import Spool
 from dexaflow.agent.work import Command
+from dexaflow.base.steps import Step, reached
 
 __all__ = ["GRACE_SECONDS", "Ended", "Stop", "UserProcess", "start"]
 
@@ -192,6 +193,7 @@ def start(command: Command, folder: str, spool: Spool, *, adopts: bool) -> UserP
     if pid == 0:
         try:
             os.setsid()
+            reached(Step.USER_FORKED)
             if not die_with_parent(agent):
                 os._exit(1)
             nothing = os.open("/dev/null", os.O_RDONLY)

@@ -18,6 +18,7 @@ from dexaflow.admission.gate import Gate
 from dexaflow.admission.results import Held
 from dexaflow.base.clock import Clock
 from dexaflow.base.errors import StoreError, TermLost
+from dexaflow.base.steps import Step, reached
 from dexaflow.dispatch.line import Ended, Line, Moved, Started, TooOld, Waits
 from dexaflow.dispatch.waiting import next_ask
 from dexaflow.model.attempt import Attempt
@@ -230,6 +231,7 @@ class Dispatcher:
         self._rechecking.add(attempt.id)
         if probe:
             self._probing[probe] = attempt.id
+        reached(Step.RECHECK_DUE)
         group.create_task(self._walk(attempt, recheck=True, probe=probe))
 
     # One attempt
@@ -344,6 +346,7 @@ class Dispatcher:
             return "held" if kept else "moved"
 
         written = await self._store.do(write)
+        reached(Step.HELD)
         if written == "held":
             self._note_hold(held)
         else:

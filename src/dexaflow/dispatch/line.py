@@ -14,6 +14,7 @@ from dexaflow.admission.gate import Gate
 from dexaflow.admission.results import Admitted, Held, Refused
 from dexaflow.base.clock import Clock
 from dexaflow.base.errors import ExecutorError
+from dexaflow.base.steps import Step, reached
 from dexaflow.executors.ports import Executor, Launch
 from dexaflow.model.attempt import Attempt
 from dexaflow.policy.checked import Checked, Rejection
@@ -97,12 +98,15 @@ class Line:
 
     async def walk(self, attempt: Attempt, *, may_probe: Callable[[str], bool]) -> Walked:
         """Walk one attempt as far as it goes. What fails on the way is written; a hold is handed back."""
+        reached(Step.CLAIMED)
         checked = check(attempt, self._policy())
         if isinstance(checked, Rejection):
             rejection = checked
             await self._store.do(lambda tx: reject(tx, attempt, rejection))
             return Ended("rejected")
+        reached(Step.CHECKED)
         verdict = await self._gate.review(checked, may_probe=may_probe)
+        reached(Step.DECIDED)
         match verdict:
             case Admitted():
                 return await self._launch(verdict)
@@ -111,6 +115,7 @@ class Line:
             case Refused():
                 placement = self._placement(checked, verdict)
                 moved = await self._store.do(lambda tx: refuse(tx, verdict, placement))
+                reached(Step.REFUSED)
                 return Ended("refused") if moved else Moved()
             case _:
                 assert_never(verdict)
@@ -135,8 +140,10 @@ class Line:
             return Moved()
         if written.launch_id is None:
             return Ended("pool full")
+        reached(Step.LAUNCHED)
         launched = Launched.written(admitted, launch_id, self._term)
         token = self._minter.mint(admitted, launched)
+        reached(Step.TOKEN_MINTED)
         try:
             async with asyncio.timeout(START_SECONDS):
                 await self._executor.start(Launch(admitted, token, launched))

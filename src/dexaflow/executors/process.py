@@ -15,6 +15,7 @@ from dexaflow.agent.order import Order
 from dexaflow.agent.processes import birth, send_signal
 from dexaflow.agent.spool import MAX_LOG_BYTES
 from dexaflow.base.errors import ExecutorError
+from dexaflow.base.steps import Step, reached
 from dexaflow.executors.leftovers import clear_away
 from dexaflow.executors.ports import Exit, Found, Launch
 from dexaflow.executors.spawning import Forked, Spawning
@@ -110,6 +111,7 @@ class ProcessExecutor:
         while not self._closed.is_set() and (agent := self._known(launch_id)) is not None:
             found = True
             send_signal(agent.pid, agent.born, signal.SIGTERM)
+            reached(Step.KILL_SENT)
             try:
                 async with asyncio.timeout(grace):
                     await agent.gone.wait()

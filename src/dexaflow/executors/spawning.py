@@ -14,6 +14,7 @@ from pathlib import Path
 import dexaflow.agent
 from dexaflow.agent.order import Order
 from dexaflow.base.errors import ExecutorError
+from dexaflow.base.steps import Step, reached
 
 __all__ = ["Forked", "Spawning", "task_environment"]
 
@@ -145,10 +146,12 @@ class Spawning:
         spawner.waiting[order.launch_id] = future
         spawner.out.append((len(frame).to_bytes(4, "big") + frame, from_fd))
         self._send(spawner)
+        reached(Step.SPAWNER_ORDERED)
         return await future
 
     def _begin(self) -> _Spawner:
         spawner = self._spawner = _Spawner(self._errors_file)
+        reached(Step.SPAWNER_BEGUN)
         asyncio.get_running_loop().add_reader(spawner.socket.fileno(), self._receive, spawner)
         return spawner
 
@@ -198,6 +201,7 @@ class Spawning:
             assert isinstance(pid, int)
             forked = Forked(pid, str(said["born"]))
             self._forked(str(said["forked"]), forked)
+            reached(Step.FORK_HEARD)
             future = spawner.waiting.pop(str(said["forked"]), None)
             if future is not None and not future.done():
                 future.set_result(forked)

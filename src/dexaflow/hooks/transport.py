@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Final
 
 from dexaflow.base.errors import HookBroken
+from dexaflow.base.steps import Step, reached
 from dexaflow.hooks.addresses import Resolver
 from dexaflow.hooks.connection import Connection
 from dexaflow.hooks.dialing import Unreachable, dial, stagger
@@ -215,6 +216,7 @@ class Transport:
         self._asking[connection] = question
         body = question.body
         connection.send(b"%b%d\r\n\r\n%b" % (self._head, len(body), body))
+        reached(Step.QUESTION_SENT)
 
     def _dial(self, question: _Question) -> None:
         """Open a connection for this question; it has its place already."""

@@ -17,9 +17,10 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from dexaflow.base.errors import DexaflowError
+from dexaflow.base.steps import Step, reached
 from dexaflow.loading.executed import MAX_FILE_BYTES
 
-__all__ = ["KEEP_SECONDS", "Changed", "read_file", "remove_unused", "snapshot"]
+__all__ = ["KEEP_SECONDS", "Changed", "read_file", "remove_unfinished", "remove_unused", "snapshot"]
 
 KEEP_SECONDS = 3600.0  # a version is kept at least that long after it was last loaded: its run may be about to be made
 _VERSION = re.compile("[0-9a-f]{64}")
@@ -90,9 +91,11 @@ def snapshot(root: Path, files: Mapping[str, str], versions_dir: Path) -> str:
             _write(unfinished, file, content)
         for folder in _folders(unfinished):
             _sync(folder)
+        reached(Step.VERSION_DRAFTED)
         with contextlib.suppress(FileExistsError):
             _rename_new(unfinished, target)
         _sync(versions_dir)
+        reached(Step.VERSION_KEPT)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return version
@@ -131,6 +134,13 @@ def _sync(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def remove_unfinished(versions_dir: Path) -> None:
+    """Remove what a server was killed in keeping or removing. To be called while nobody keeps any version."""
+    for start in (_UNFINISHED, _REMOVED):
+        for path in versions_dir.glob(f"{start}*"):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def remove_unused(

@@ -7,6 +7,7 @@ from typing import Any
 import structlog
 
 from dexaflow.base.errors import StoreError
+from dexaflow.base.steps import Step, reached
 from dexaflow.base.text import clean_reason
 from dexaflow.reports.logs import LogFiles
 from dexaflow.reports.watch import Watch
@@ -46,6 +47,7 @@ class AgentReports:
             ids = await self._store.do(lambda tx: reporting.ids_of(tx, attempt_id))
             log.info("agent_turned_away", launch_id=launch_id, **ids)
             return None
+        reached(Step.START_COMMITTED)
         self._watch.heard(launch_id)
         log.info(
             "attempt_started", launch_id=launch_id, tenant_id=work.tenant_id, dag_id=work.dag_id, run_id=work.run_id,
@@ -80,6 +82,7 @@ class AgentReports:
     async def heartbeat(self, attempt_id: str, launch_id: str) -> reporting.Beat | None:
         """Note that an agent lives, and tell whether it is to stop; None: its launch does not count."""
         beat = await self._store.do(lambda tx: reporting.heartbeat(tx, attempt_id, launch_id))
+        reached(Step.HEARTBEAT_COMMITTED)
         if beat is not None:
             self._watch.heard(launch_id)
         return beat
@@ -95,9 +98,11 @@ class AgentReports:
 
     def _keep(self, place: reporting.LogPlace, offset: int, data: bytes) -> int:
         try:
-            return self._logs.append(place.run_id, place.task_id, place.try_number, offset, data)
+            size = self._logs.append(place.run_id, place.task_id, place.try_number, offset, data)
         except OSError as error:  # the agent says it again
             raise StoreError(f"the log cannot be kept: {error.strerror}; check that the disk is not full") from error
+        reached(Step.LOG_KEPT)
+        return size
 
     async def finished(
         self,
@@ -116,6 +121,7 @@ class AgentReports:
         def keep(place: reporting.LogPlace) -> int:
             return self._keep(place, log_offset, log_tail)
 
+        reached(Step.REPORT_IN)
         ended = await self._store.do(
             lambda tx: reporting.attempt_ended(
                 tx, attempt_id, launch_id, succeeded=succeeded, reason=clean_reason(reason), exit_code=exit_code,
@@ -123,6 +129,7 @@ class AgentReports:
                 keep_log=keep if log_tail else None,
             )
         )  # fmt: skip
+        reached(Step.REPORT_COMMITTED)
         if ended is None:
             return False
         self._watch.ended(launch_id)

@@ -12,6 +12,7 @@ import structlog
 
 from dexaflow.base.clock import Clock
 from dexaflow.base.errors import TermLost
+from dexaflow.base.steps import Step, reached
 from dexaflow.executors.ports import Executor, Exit
 from dexaflow.store import reporting
 from dexaflow.store.bridge import Store
@@ -176,6 +177,7 @@ class Watch:
             return  # nobody asked for that: it was cleared and launched anew meanwhile, or is not ours to end
         # Dead first, whatever the store thinks: an overlooked agent must not run beside a new try.
         await self._executor.kill(launch_id)
+        reached(Step.KILLED)
         if live is None:
             return
         reason = why or live.stop or ""

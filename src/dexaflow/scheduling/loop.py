@@ -14,6 +14,7 @@ import structlog
 from dexaflow.base.clock import Clock
 from dexaflow.base.errors import TermLost, UsageError
 from dexaflow.base.ids import time_ordered_id
+from dexaflow.base.steps import Step, reached
 from dexaflow.model.attempt import Attempt
 from dexaflow.model.dags import DagSpec
 from dexaflow.model.states import Event, RunState, State
@@ -142,6 +143,7 @@ class Scheduler:
                 continue
             self.passed_at = self._clock.monotonic(), self._clock.now()
             for attempt in done.queued:
+                reached(Step.QUEUED)
                 self._on_queued(attempt)
             for kill in done.timed_out:
                 self._on_kill(kill)

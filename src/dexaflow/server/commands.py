@@ -9,6 +9,7 @@ from dexaflow.api.ports import Breaker, HookStatus
 from dexaflow.base.clock import Clock
 from dexaflow.base.errors import NotFound
 from dexaflow.base.ids import time_ordered_id
+from dexaflow.base.steps import Step, reached
 from dexaflow.dispatch.dispatcher import Dispatcher, hold_counts
 from dexaflow.reports.watch import Watch
 from dexaflow.scheduling.loop import Scheduler
@@ -54,12 +55,14 @@ class ServerCommands:
         chosen = run_id or time_ordered_id(int(self._clock.now().timestamp() * 1000), self._bits())
         new = running.NewRun(chosen, "manual", logical_date, logical_date, logical_date, conf, by, note)
         await self._store.do(lambda tx: running.create_run(tx, dag_id, new))
+        reached(Step.RUN_CREATED)
         self._scheduler.wake()
         return chosen
 
     async def cancel(self, run_id: str, *, by: str) -> None:
         """End a run: holds end at once, what runs is killed (R6.3). Raises `NotFound`, `Conflict`."""
         kill = await self._store.do(lambda tx: people.cancel_run(tx, run_id, f"cancelled by {by}"))
+        reached(Step.CANCELLED)
         self.ended(kill)
 
     async def clear(
@@ -69,6 +72,7 @@ class ServerCommands:
         cleared, kill = await self._store.do(
             lambda tx: people.clear_tasks(tx, run_id, task_ids, downstream=downstream, only_failed=only_failed)
         )
+        reached(Step.CLEARED)
         self.ended(kill)
         return cleared
 

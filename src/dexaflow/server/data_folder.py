@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dexaflow.base.errors import DexaflowError
+from dexaflow.base.steps import Step, reached
 
 __all__ = ["DataFolder", "DataFolderError", "read_token", "read_url"]
 
@@ -88,9 +89,18 @@ class DataFolder:
                 ) from error
             os.ftruncate(lock, 0)
             os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+            reached(Step.LOCK_TAKEN)
+            with self.errors():
+                self._remove_drafts()
             yield
         finally:
             os.close(lock)
+
+    def _remove_drafts(self) -> None:
+        """Remove the files that an earlier server was killed in writing; whoever holds the lock writes alone."""
+        for file in (self.signing_key, self.token_file, self.server_file):
+            for draft in self.root.glob(f".{file.name}.*"):
+                draft.unlink(missing_ok=True)
 
     def api_token(self) -> str:
         """Return the token of the API, made at the first start; it survives restarts. Raises `DataFolderError`."""
@@ -113,6 +123,7 @@ class DataFolder:
     def withdraw(self) -> None:
         """The server listens no longer."""
         self.server_file.unlink(missing_ok=True)
+        reached(Step.WITHDRAWN)
 
 
 def write_private(path: Path, content: str) -> None:
@@ -124,6 +135,7 @@ def write_private(path: Path, content: str) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        reached(Step.FILE_DRAFTED)
         os.replace(beside, path)
     except OSError as error:
         raise DataFolderError(

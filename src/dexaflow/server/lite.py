@@ -21,11 +21,13 @@ from dexaflow.api.app import App, create_app
 from dexaflow.api.front import token_check
 from dexaflow.base.clock import Clock, SystemClock
 from dexaflow.base.errors import DexaflowError
+from dexaflow.base.steps import Step, reached
 from dexaflow.config.schema import Config
 from dexaflow.dispatch.dispatcher import Dispatcher, hold_counts
 from dexaflow.dispatch.line import Line
 from dexaflow.executors.process import ProcessExecutor
 from dexaflow.loading.registry import DagFolders
+from dexaflow.loading.versions import remove_unfinished
 from dexaflow.observe.metrics import Metrics
 from dexaflow.reports.handling import AgentReports
 from dexaflow.reports.logs import LogFiles
@@ -125,8 +127,10 @@ async def _run(
         up = UpClock(clock, base_up).up
         last_up = run_alone(engine, leading.last_up, clock=clock, up=up, new_id=new_id, term=None)
         term = run_alone(engine, leading.take_lead, clock=clock, up=up, new_id=new_id, term=None)
+        reached(Step.LEAD_TAKEN)
         found = run_alone(engine, leading.recover, clock=clock, up=up, new_id=new_id, term=term)
         run_alone(engine, people.ensure_default_pool, clock=clock, up=up, new_id=new_id, term=term)
+        reached(Step.RECOVERED)
         reader_engine = open_reader(folder.database)
         closing.callback(reader_engine.dispose)
     store = StoreThread(
@@ -225,6 +229,7 @@ async def _run(
     closing.push_async_callback(executor.aclose)  # agents are adopted by the next start
     closing.callback(folder.withdraw)
     hooks.start()
+    await asyncio.to_thread(remove_unfinished, folder.versions)
     with folder.errors():
         await take_up(executor, watch, found)
     known = await store.do(registering.active_files)
@@ -245,6 +250,7 @@ async def _run(
             serving.add_done_callback(lambda _: stop.set())
             await http.up.wait()
             folder.announce(url)
+            reached(Step.ANNOUNCED)
             log.info("server_ready", url=url, data=str(folder.root), term=term)
             if on_ready is not None:
                 on_ready(url, token)
@@ -283,6 +289,7 @@ async def _stop_in_order(
     log.info("server_stopping", asking=dispatcher.asking)
     dispatcher.stop_asking()
     loops[0].cancel()
+    reached(Step.STOPPING)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout + 1.0):
             await dispatcher.quiet.wait()

@@ -7,6 +7,7 @@ from typing import TypeVar
 import structlog
 
 from dexaflow.base.errors import DagError, StoreError, TermLost
+from dexaflow.base.steps import Step, reached
 from dexaflow.loading.registry import FileResult
 from dexaflow.model.dags import DagSpec
 from dexaflow.policy.checks import check_task
@@ -68,6 +69,7 @@ class Publisher:
             return registering.register_file(tx, loaded, errors, planner(tx))
 
         found = await self._write(register)
+        reached(Step.VERSION_PUBLISHED)
         self._log(result.tenant_id, found)
         log.info("dag_file_loaded", tenant_id=result.tenant_id, file=result.file, dags=[d.dag_id for d in good])
         self._wake_scheduler()

@@ -9,6 +9,7 @@ import structlog
 
 from dexaflow.base.clock import Clock
 from dexaflow.base.errors import DexaflowError, TermLost
+from dexaflow.base.steps import Step, reached
 from dexaflow.executors.ports import Executor
 from dexaflow.loading.versions import remove_unused
 from dexaflow.reports.logs import LogFiles
@@ -31,6 +32,7 @@ async def take_up(executor: Executor, watch: Watch, found: leading.Found) -> Non
     Ending takes its time, and nobody waits for it here: the watch does it once it runs.
     """
     alive = set(await executor.recover())
+    reached(Step.AGENTS_FOUND)
     lost = [launch_id for _, launch_id in found.launching if launch_id not in alive]
     for launch_id in lost:
         watch.never_started(launch_id)
@@ -77,6 +79,7 @@ async def _remove_runs(store: Store, logs: LogFiles, before: str) -> None:
     while runs := await store.do(old):
         for run_id in runs:  # first, so that a crash in between leaves no logs that nobody knows of
             await asyncio.to_thread(logs.remove_run, run_id)
+            reached(Step.REMOVAL_BEGUN)
         await store.do(partial(_remove, runs, before))
         await asyncio.sleep(_PAUSE_SECONDS)
 

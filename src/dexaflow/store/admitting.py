@@ -8,6 +8,7 @@ from typing import Any
 
 from dexaflow.admission.decisions import Changes
 from dexaflow.admission.results import Admitted, Held, Outcome, Refused, Review
+from dexaflow.base.steps import Step, reached
 from dexaflow.model.attempt import Attempt
 from dexaflow.model.execution import Execution, Resources
 from dexaflow.model.states import Event, State
@@ -134,6 +135,7 @@ def refuse(tx: Tx, refused: Refused, placement: str | None) -> bool:
             tx, refused.attempt.id, Event.REFUSED, state, reason=refused.reason or NO_REASON, hook=refused.hook,
             ended_at=tx.now_iso, held_at=None, placement=placement, **_DECIDED,
         )  # fmt: skip
+    reached(Step.REFUSAL_WRITTEN)
     return row is not None
 
 
@@ -171,6 +173,7 @@ def hold(tx: Tx, held: Held, *, next_ask_due: float, turn: int, placement: str |
         columns["placement"] = placement
     row = move(tx, held.attempt.id, Event.HELD, State.QUEUED, held_at=tx.now_iso, queued_at=None, **columns)
     row = row or move(tx, held.attempt.id, Event.HELD, State.HELD, **columns)
+    reached(Step.HOLD_WRITTEN)
     return row is not None
 
 
@@ -225,6 +228,7 @@ def launch(tx: Tx, admitted: Admitted, *, launch_id: str, placement: str, parall
         "held_at": None, **_DECIDED,
     }  # fmt: skip
     if move(tx, attempt.id, Event.ADMITTED, State.QUEUED, **columns) is not None:
+        reached(Step.LAUNCH_WRITTEN)
         return Launching(launch_id)
     waiting = tx.one(
         "SELECT pool, pool_slots FROM task_instances WHERE attempt_id = :a AND state = 'held'", a=attempt.id

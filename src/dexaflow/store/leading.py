@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from dexaflow.base.steps import Step, reached
 from dexaflow.model.states import Event, State
 from dexaflow.store.transaction import Tx, from_iso, move
 
@@ -33,6 +34,7 @@ def last_up(tx: Tx) -> datetime | None:
 def take_lead(tx: Tx) -> int:
     """Begin a new term and return it: from now on no earlier control plane can write (R1.7)."""
     row = tx.one("UPDATE leader SET term = term + 1 WHERE id = 1 RETURNING term")
+    reached(Step.LEAD_WRITTEN)
     if row is not None:
         return int(row.term)
     tx.run("INSERT INTO leader (id, term, up_seconds, ticked_at) VALUES (1, 1, :up, :now)", up=tx.up, now=tx.now_iso)
@@ -65,6 +67,7 @@ def recover(tx: Tx) -> Found:
     running = tx.all("SELECT attempt_id, launch_id FROM task_instances WHERE state = 'running'")
     tx.run("UPDATE runs SET dirty = true WHERE state = 'running'")
     tick(tx)
+    reached(Step.RECOVERY_WRITTEN)
     return Found(
         tuple((r.attempt_id, r.launch_id) for r in launching),
         tuple((r.attempt_id, r.launch_id) for r in running),

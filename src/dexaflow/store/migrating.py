@@ -10,6 +10,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Engine
 
 from dexaflow.base.errors import StoreError
+from dexaflow.base.steps import Step, reached
 
 __all__ = ["migrate"]
 
@@ -34,3 +35,4 @@ def migrate(engine: Engine) -> None:
             )
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
+        reached(Step.SCHEMA_CHANGED)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dexaflow.base.errors import Conflict, NotFound, UsageError
+from dexaflow.base.steps import Step, reached
 from dexaflow.model.states import RUN_ENDED, Event, RunState, State
 from dexaflow.store.registering import spec_of
 from dexaflow.store.running import end_run, new_try
@@ -84,6 +85,7 @@ def cancel_run(tx: Tx, run_id: str, why: str) -> ToKill:
         )  # fmt: skip
     if not runs_on:
         end_run(tx, run_id, RunState.FAILED)
+    reached(Step.CANCEL_WRITTEN)
     return ToKill(tuple(launches), tuple(unheld))
 
 
@@ -150,6 +152,7 @@ def clear_tasks(
             "UPDATE runs SET stop = '', dirty = true, timeout_due = :due WHERE run_id = :r",
             r=run_id, due=None if limit is None else tx.up + limit,
         )  # fmt: skip
+    reached(Step.CLEAR_WRITTEN)
     return tuple(cleared), ToKill(tuple(launches), tuple(unheld))
 
 

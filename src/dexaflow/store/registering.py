@@ -11,6 +11,7 @@ import structlog
 from sqlalchemy import Engine
 
 from dexaflow.base.errors import DagError, NotFound
+from dexaflow.base.steps import Step, reached
 from dexaflow.model.dags import DagSpec
 from dexaflow.store.transaction import Tx, from_iso, iso
 
@@ -76,6 +77,7 @@ def register_file(tx: Tx, loaded: DagFile, errors: Sequence[DagError], next_run:
             if row.dag_id not in names:
                 _deactivate(tx, row.dag_id)
     keep_errors(tx, loaded.tenant_id, loaded.file, found)
+    reached(Step.VERSION_WRITTEN)
     return tuple(found)
 
 

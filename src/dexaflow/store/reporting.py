@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
+from dexaflow.base.steps import Step, reached
 from dexaflow.model.dags import TaskSpec
 from dexaflow.model.states import ENDED, Event, State
 from dexaflow.store.registering import spec_of, version_row
@@ -72,6 +73,7 @@ def started(tx: Tx, attempt_id: str, launch_id: str, host: str, pid: int) -> Wor
         )  # fmt: skip
         if row is None:
             return None
+    reached(Step.START_WRITTEN)
     return _work(tx, row)
 
 
@@ -214,6 +216,7 @@ def attempt_ended(
             )  # fmt: skip
     else:
         moved = _failed(tx, row, State.RUNNING, Event.FAILED, reason, retry, columns)
+    reached(Step.REPORT_WRITTEN)
     return None if moved is None else _ended(State(moved.state), row)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from dexaflow.base.errors import Conflict, NotFound, UsageError
+from dexaflow.base.steps import Step, reached
 from dexaflow.model.attempt import Attempt
 from dexaflow.model.dags import DagSpec, TaskSpec
 from dexaflow.model.states import ENDED, TRANSITIONS, Event, RunState, State
@@ -104,6 +105,7 @@ def create_run(tx: Tx, dag_id: str, new: NewRun) -> bool:
             for t in spec.tasks
         ],
     )  # fmt: skip
+    reached(Step.RUN_WRITTEN)
     return True
 
 
@@ -193,6 +195,7 @@ def end_run(tx: Tx, run_id: str, state: RunState) -> None:
         " WHERE run_id = :r AND state IN ('queued', 'running') RETURNING dag_id",
         r=run_id, state=str(state), now=tx.now_iso,
     )  # fmt: skip
+    reached(Step.RUN_ENDED)
     dag = None if row is None else tx.one(
         "SELECT dag_id, version_id FROM dags WHERE dag_id = :d AND is_active AND next_run_at IS NULL", d=row.dag_id
     )  # fmt: skip
@@ -249,6 +252,7 @@ def _advance_run(tx: Tx, run: Row[Any], advance: Advance) -> bool:
             else {"ended_at": tx.now_iso, "reason": _UPSTREAM_REASONS[event]}
         )  # fmt: skip
         move(tx, attempts[task_id], event, State.NONE, **columns)
+        reached(Step.SCHEDULED_WRITTEN)
     tx.run("UPDATE runs SET dirty = false WHERE run_id = :r", r=run.run_id)
     if end is not None:
         end_run(tx, run.run_id, end)
@@ -278,6 +282,7 @@ def retry_due_attempts(tx: Tx, limit: int = 200) -> int:
     )  # fmt: skip
     for row in rows:
         new_try(tx, row.attempt_id, Event.RETRY_DUE, State.UP_FOR_RETRY)
+        reached(Step.RETRY_WRITTEN)
     return len(rows)
 
 

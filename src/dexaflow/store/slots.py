@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
+from dexaflow.base.steps import Step, reached
 from dexaflow.model.attempt import Attempt
 from dexaflow.model.states import Event, State
 from dexaflow.store.registering import spec_if_readable
@@ -66,6 +67,7 @@ def take_slots(tx: Tx, parallelism: int) -> list[Attempt]:
         moved = move(tx, row.attempt_id, Event.SLOTS_TAKEN, State.SCHEDULED, queued_at=tx.now_iso, reason="", hook="")
         if moved is not None:
             queued.append(attempt_of(tx, moved))
+            reached(Step.QUEUED_WRITTEN)
     return queued
 
 

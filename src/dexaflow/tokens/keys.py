@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from dexaflow.base.errors import DexaflowError
+from dexaflow.base.steps import Step, reached
 
 __all__ = ["KeyFileError", "SigningKey", "generate", "load_or_create", "public_keys"]
 
@@ -119,6 +120,7 @@ def _create(path: Path) -> None:
             os.fsync(fd)
         finally:
             os.close(fd)
+        reached(Step.KEY_DRAFTED)
         try:
             os.link(draft, path)  # unlike rename, never over another's key
         except FileExistsError:
