@@ -5,7 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test check bench format requirements clean
+.PHONY: help setup demo test check simulate bench format requirements clean
 
 help: ## what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1	/'
@@ -30,6 +30,9 @@ check: $(READY) ## format, lint, types, layers
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache --no-logo pyproject.toml
+
+simulate: $(READY) ## crashes, broken hooks and people at once, from seeds; SEEDS=10000, SEED=n for one of them
+	@$(BIN)/python -m simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),10000))
 
 bench: $(READY) ## what it costs, as ratios taken in one run; CHECK=1 fails where one falls short, ONLY=gate,stalls
 	@$(BIN)/python -m bench $(if $(CHECK),--check) $(ONLY)

@@ -1,0 +1,111 @@
+"""What happened at the edges of the control plane, noted where it happened and not as the product tells it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from dexaflow.admission import Admit, Hold, Refuse, Request
+
+__all__ = ["Broken", "Process", "Question", "Record", "Start", "Try", "key_of", "shown_try"]
+
+Try = tuple[str, str, int]  # run, task, try number: one try, as hooks and people know it
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """No decision. `how` says in which way; `ambiguous`: it may have been a refusal."""
+
+    how: str
+    ambiguous: bool = False
+
+
+Answer = Admit | Hold | Refuse | Broken
+
+
+@dataclass(slots=True, eq=False)
+class Question:
+    """One question put to one hook, and how it ended for whoever asked."""
+
+    number: int
+    at: float
+    plane: int
+    hook: str
+    request: Request
+    answered: int = 0  # the number of its end; 0: it has none (yet)
+    answered_at: float = 0.0
+    answer: Answer | None = None  # None: not yet, or whoever asked died first
+
+    @property
+    def tried(self) -> Try:
+        return key_of(self.request)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """An executor was told to start a launch; a token had been minted for it."""
+
+    number: int
+    at: float
+    plane: int
+    attempt_id: str
+    launch_id: str
+    tried: Try
+
+
+@dataclass(slots=True, eq=False)
+class Process:
+    """One agent and what it runs."""
+
+    launch_id: str
+    attempt_id: str
+    tried: Try
+    forked_at: float
+    begun_at: float | None = None  # the user's code
+    ended_at: float | None = None
+    turned_away: bool = False
+
+
+def key_of(request: Request) -> Try:
+    return request.run_id, request.task_id, request.try_number
+
+
+def shown_try(tried: Try) -> str:
+    return f"{tried[0]}.{tried[1]}#{tried[2]}"
+
+
+@dataclass
+class Record:
+    """All of it, in order; `number` counts what happened, so that what comes first in one moment is known."""
+
+    now: Callable[[], float]
+    number: int = 0
+    questions: list[Question] = field(default_factory=list)
+    by_try: dict[Try, list[Question]] = field(default_factory=dict)
+    minted: dict[str, Start] = field(default_factory=dict)  # by launch
+    starts: list[Start] = field(default_factory=list)
+    processes: list[Process] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    _lines: list[tuple[float, str, tuple[Any, ...]]] = field(default_factory=list)
+
+    def next(self) -> int:
+        self.number += 1
+        return self.number
+
+    def say(self, text: str, *values: Any) -> None:
+        """Add a line to the trace."""
+        self._lines.append((self.now(), text, values))
+
+    def count(self, what: str) -> None:
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    def trace(self) -> list[str]:
+        """Return the whole story, a line for each thing that happened."""
+        return [f"{at - 1000.0:9.3f}  {text.format(*values)}" for at, text, values in self._lines]
+
+    def asked(self, plane: int, hook: str, request: Request) -> Question:
+        question = Question(self.next(), self.now(), plane, hook, request)
+        self.questions.append(question)
+        self.by_try.setdefault(question.tried, []).append(question)
+        self.count("questions")
+        self.say("plane {} asks {} about {}", plane, hook, shown_try(question.tried))
+        return question
