@@ -5,7 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test check simulate bench format requirements clean
+.PHONY: help setup demo test check simulate bench soak format requirements clean
 
 help: ## what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1	/'
@@ -37,6 +37,9 @@ simulate: $(READY) ## crashes, broken hooks and people at once, from seeds; SEED
 bench: $(READY) ## what it costs, as ratios taken in one run; CHECK=1 fails where one falls short, ONLY=gate,stalls
 	@$(BIN)/python -m bench $(if $(CHECK),--check) $(ONLY)
 
+soak: $(READY) ## hours of hostile input to everything that reads text from outside; MINUTES=n of each, 60 by default
+	@$(BIN)/python -m tests.fuzz $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+
 format: $(READY) ## write the code as `make check` wants it
 	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --quiet --fix .
 
@@ -46,4 +49,4 @@ requirements: ## lock the versions anew, with hashes
 	@$(BIN)/uv pip compile --quiet --upgrade --generate-hashes --universal --no-emit-index-url --python-version 3.11 --custom-compile-command 'make requirements' --extra dev pyproject.toml -o requirements/dev.txt
 
 clean: ## remove what was made
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo .soak

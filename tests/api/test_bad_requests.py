@@ -1,6 +1,7 @@
 """Whatever is sent, the answer is a problem that says what to do (RFC 9457), never a 500; no token, no entry."""
 
 import json
+import re
 from typing import Any
 
 import httpx
@@ -10,11 +11,13 @@ from hypothesis import strategies as st
 
 from dexaflow.api.answers import encode, kept_json
 from dexaflow.api.bodies import MAX_BODY_BYTES
+from dexaflow.api.front import OPEN_PATHS
 from dexaflow.base.errors import StoreError
 from dexaflow.model.states import State
 from tests.api.builders import Database, StoreCommands, at
 from tests.api.conftest import TOKEN, Operations
 
+JSON = {"Content-Type": "application/json"}
 TRIGGER = "/api/v2/dags/nightly_etl/dagRuns"
 
 
@@ -84,6 +87,8 @@ BAD_BODIES: list[tuple[bytes, int]] = [
     (b"[" * 200_000, 422),
     (b'{"conf": {"a": "\\u0000"}}', 422),
     (b'{"conf": {"\\u0000": 1}}', 422),
+    (b'{"conf": {}, "conf": {}}', 422),
+    (b'{"conf": {"a": [{"b": 1, "\\u0062": 2}]}}', 422),
     (b'{"conf": []}', 422),
     (b'{"conf": "x"}', 422),
     (b'{"conf": 1}', 422),
@@ -342,3 +347,18 @@ async def test_no_body_is_answered_with_500(api: httpx.AsyncClient, body: bytes)
         answer = await api.request(method, path, content=body, headers=headers)
         assert answer.status_code in (400, 404, 422)
         is_problem(answer, answer.status_code)
+
+
+async def test_what_is_given_twice_is_named_and_not_half_ignored(
+    api: httpx.AsyncClient, database: Database, operations: Operations
+) -> None:
+    """Of two values the last would count, and a filter that is ignored answers another question."""
+    for method, path in operations.all:
+        address = re.sub(r"{[^}]*}", "1", path)
+        if path.startswith(("/api/", "/dexaflow/")) and path not in OPEN_PATHS:
+            answer = await api.request(method, f"{address}?tenant_id=acme&tenant_id=globex")
+            assert "'tenant_id' is given twice" in is_problem(answer, 422), (method, path)
+    assert (await api.get("/dexaflow/v1/runs?state=success&state=failed")).status_code == 200
+    assert (await api.get("/api/v2/dags?order_by=dag_id&order_by=-is_paused")).status_code in (200, 422)
+    body = is_problem(await api.post(TRIGGER, content=b'{"note":"a","note":"b"}', headers=JSON), 422)
+    assert "'note' twice" in body

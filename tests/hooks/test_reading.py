@@ -106,3 +106,15 @@ def test_no_bytes_whatever_upset_the_reader(start: bytes, more: list[bytes]) -> 
                 break
         else:
             reader.end_of_stream()
+
+
+@pytest.mark.parametrize("status", [b"000", b"099"])
+@pytest.mark.parametrize("pieces", [1, 1000])
+def test_status_below_100_is_a_fault_at_once_and_no_interim_answer(status: bytes, pieces: int) -> None:
+    """Found by fuzzing: with its end in the same bytes it was taken for one, and the real answer waited for."""
+    data = b"HTTP/1.1 " + status + b" OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
+    reader = AnswerReader()
+    size = -(-len(data) // pieces)
+    assert any(reader.feed(data[at : at + size]) for at in range(0, len(data), size))
+    assert reader.fault == f"the answer's status is {status.decode()}, which HTTP does not know"
+    assert not reader.reusable

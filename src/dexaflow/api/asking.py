@@ -2,17 +2,30 @@
 ignored would answer another question than the one asked.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict, get_args, get_origin
 
+from fastapi import Request
+from fastapi.routing import APIRoute
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from dexaflow.api.problems import Problem
 from dexaflow.api.services import MAX_PAGE
 from dexaflow.store.reading_filters import Order, Span
 
-__all__ = ["MAX_INT", "AirflowPage", "Moment", "Name", "PageArgs", "Pattern", "Query", "order_of", "spans_of"]
+__all__ = [
+    "MAX_INT",
+    "AirflowPage",
+    "Moment",
+    "Name",
+    "PageArgs",
+    "Pattern",
+    "Query",
+    "none_twice",
+    "order_of",
+    "spans_of",
+]
 
 MAX_INT = 2**31 - 1  # of an integer column
 
@@ -97,3 +110,36 @@ def spans_of(asked: BaseModel, columns: Mapping[str, str]) -> dict[str, Span]:
         if ends:
             found[column] = Span(**ends)
     return found
+
+
+async def none_twice(request: Request) -> None:
+    """Refuse a parameter that is given twice where one is taken: all but the last would be ignored.
+
+    For the `dependencies` of a router.
+
+    Raises:
+        Problem: 422, naming it.
+    """
+    route = request.scope.get("route")
+    if not isinstance(route, APIRoute):
+        return
+    given = request.query_params
+    for name in given:
+        if len(given.getlist(name)) > 1 and name not in _lists(route):
+            raise Problem(422, f"{name[:100]!r} is given twice; give it once", [(f"query.{name}"[:200], "given twice")])
+
+
+def _lists(route: APIRoute) -> Iterator[str]:
+    """Yield the names of a route's parameters that are lists."""
+    for parameter in route.dependant.query_params:
+        annotation = parameter.field_info.annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            for name, field in annotation.model_fields.items():
+                if _is_list(field.annotation):
+                    yield name
+        elif _is_list(annotation):
+            yield parameter.alias
+
+
+def _is_list(annotation: Any) -> bool:  # Any: a type as written
+    return get_origin(annotation) is list or any(_is_list(part) for part in get_args(annotation))

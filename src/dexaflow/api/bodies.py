@@ -1,11 +1,13 @@
 """Bodies that come in: JSON that every reader downstream reads alike, or a problem."""
 
+import json
 import math
 from typing import Any
 
 import msgspec
 
 from dexaflow.api.problems import Problem
+from dexaflow.base.text import quoted
 
 __all__ = ["MAX_BODY_BYTES", "MAX_CONF_BYTES", "check_body", "check_conf"]
 
@@ -18,8 +20,8 @@ _INT64 = range(-(2**63), 2**63)
 def check_body(body: bytes) -> None:
     """Check that a body is JSON in UTF-8 without what databases and other readers choke on.
 
-    That is: no NaN or infinity, no half of a surrogate pair, no NUL, no number beyond 64 bits, no nesting deeper than
-    64.
+    That is: no NaN or infinity, no half of a surrogate pair, no NUL, no number beyond 64 bits, no key given twice, no
+    nesting deeper than 64.
 
     Raises:
         Problem: 400 for what is not JSON, 422 for the rest.
@@ -52,6 +54,16 @@ def check_body(body: bytes) -> None:
                 for key, item in found.items():
                     _check_text(key)
                     waiting.append((item, depth + 1))
+    json.loads(body, object_pairs_hook=_each_once)  # what was given twice is gone from `value`
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> None:
+    keys = {key for key, _ in pairs}
+    if len(keys) < len(pairs):
+        for key, _ in pairs:
+            if key not in keys:
+                raise Problem(422, f"the body gives the key {quoted(key)} twice; give it once")
+            keys.remove(key)
 
 
 def _check_text(text: str) -> None:

@@ -109,7 +109,7 @@ class AnswerReader:
         if self._complete:
             self.reusable = self.reusable and self._nothing_after(data)
             return True
-        if self._head_done and self.status not in (101, 200):
+        if self._head_done and self.status >= 100 and self.status not in (101, 200):
             self.fault = ""  # whatever is wrong with the body, the status has decided
             self.body = b"".join(self._chunks)
             return True
@@ -161,6 +161,8 @@ class AnswerReader:
             self._refuse(f"the answer's version is {version}")
         if version == "1.0" and self._chunked:
             self._unfit = "the answer is chunked, which version 1.0 does not know"
+        if self.status < 100:  # below 200 it would be taken for an interim answer, and the real one waited for
+            self._refuse(f"the answer's status is {self.status:03}, which HTTP does not know")
         if self.status == 101:
             self._refuse("the endpoint switches protocols, which was not asked for")
         if self.status != 200:
