@@ -1,12 +1,14 @@
 """A real Lite with more attempts due at once than it can ask in a second, and an endpoint that counts.
 
-`python -m tests.soak.crowd` runs it with ten thousand.
+`python -m tests.soak.crowd` and `python -m tests.soak.held` run it with ten thousand.
 """
 
 import asyncio
 import contextlib
 import itertools
 import json
+import os
+import ssl
 import statistics
 import threading
 import time
@@ -22,7 +24,7 @@ from tests.hooks import misbehaving
 from tests.hooks.misbehaving import Peer, answer
 from tests.system.lite import Lite, lite, wait_for
 
-__all__ = ["Counting", "Crowd", "counting", "crowd"]
+__all__ = ["Counting", "Crowd", "Held", "counting", "crowd", "held"]
 
 TASKS_OF_A_RUN = 1_000
 CROWD = """
@@ -78,7 +80,7 @@ def counting(folder: Path) -> Iterator[Counting]:
     """Give such an endpoint, over TLS, in a thread of its own."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(folder / "counting-ca.pem"))
-    context = misbehaving.ssl.SSLContext(misbehaving.ssl.PROTOCOL_TLS_SERVER)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
     made = Counting(ca_file=str(folder / "counting-ca.pem"))
     up, down = threading.Event(), threading.Event()
@@ -118,14 +120,10 @@ class Crowd:
         return ", ".join(f"{name} {value:.3g}" for name, value in vars(self).items())
 
 
-def crowd(root: Path, attempts: int, takes: float) -> Crowd:
-    """Have so many attempts of one tenant due at once, twice, with one of another tenant between them.
-
-    Asserts what is promised of it, and returns what was measured.
-    """
-    runs = -(-attempts // TASKS_OF_A_RUN)
+@contextlib.contextmanager
+def _crowded(root: Path, tasks: int, *, recheck: str) -> Iterator[tuple[Counting, Lite]]:
+    """Give a Lite with a DAG of so many tasks, each of them held, and another tenant's, whose task is admitted."""
     with counting(root) as endpoint, lite(root) as server:
-        endpoint.takes = takes
         endpoint.decide = lambda r: (
             {"decision": "admit"} if r["dag_id"] == "other" else {"decision": "hold", "reason": "frozen"}
         )
@@ -135,15 +133,30 @@ def crowd(root: Path, attempts: int, takes: float) -> Crowd:
             "execution": {
                 "admission": {
                     "webhook": {"url": endpoint.url, "ca_file": endpoint.ca_file},
-                    "timeout": "2s", "fail_open": True, "recheck": "1h",
+                    "timeout": "2s", "fail_open": True, "recheck": recheck,
                 }
             },
         }  # fmt: skip
-        server.write_dag("crowd", CROWD.format(tasks=attempts // runs), "acme")
+        server.write_dag("crowd", CROWD.format(tasks=tasks), "acme")
         server.write_dag("other", OTHER, "globex")
         server.start()
         assert server.request("PUT", "/dexaflow/v1/pools/default_pool", {"slots": 100_000})[0] in (200, 201)
         wait_for(lambda: server.request("GET", "/dexaflow/v1/dags/crowd")[0] == 200, what="the DAG")
+        yield endpoint, server
+        assert [server.events(name) for name in ("hook_failed", "hook_bypassed", "breaker_opened")] == [[], [], []]
+        assert set(_outcomes(server)) == {"hold", "admit"}
+        assert endpoint.most_out <= 16
+        server.stop()
+
+
+def crowd(root: Path, attempts: int, takes: float) -> Crowd:
+    """Have so many attempts of one tenant due at once, twice, with one of another tenant between them.
+
+    Asserts what is promised of it, and returns what was measured.
+    """
+    runs = -(-attempts // TASKS_OF_A_RUN)
+    with _crowded(root, attempts // runs, recheck="1h") as (endpoint, server):
+        endpoint.takes = takes
         memory_before = _peak(server)
         with _watched(server) as answers:
             began = time.monotonic()
@@ -160,16 +173,60 @@ def crowd(root: Path, attempts: int, takes: float) -> Crowd:
             wait_for(lambda: endpoint.of("crowd") == 2 * attempts, what="all to be asked again", seconds=600)
             asked_again = time.monotonic() - began
         assert first == attempts, "each was asked once"
-        assert [server.events(name) for name in ("hook_failed", "hook_bypassed", "breaker_opened")] == [[], [], []]
-        assert set(_outcomes(server)) == {"hold", "admit"}
         assert endpoint.connections <= 16
-        assert endpoint.most_out <= 16
         peak = _peak(server)
-        server.stop()
     return Crowd(
         attempts, decided, other, asked_again, again, max(answers), statistics.median(answers), endpoint.connections,
         peak, memory_before,
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Held:
+    """What was seen of attempts that are held for a while; seconds where nothing else is said."""
+
+    attempts: int
+    seconds: float
+    asks: float  # a second, against held / recheck (which is stretched by a twentieth in the mean)
+    other_tenant: float  # the slowest of its attempts, from trigger to success
+    api: float  # the slowest answer
+    api_median: float
+    cpu: float  # of a core
+    memory_mb: float  # the peak
+    memory_before_mb: float  # when all were held
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value:.3g}" for name, value in vars(self).items())
+
+
+def held(root: Path, attempts: int, seconds: float, recheck: float) -> Held:
+    """Have so many attempts held for so long, with one of another tenant now and then."""
+    runs = -(-attempts // TASKS_OF_A_RUN)
+    with _crowded(root, attempts // runs, recheck=f"{recheck:g}s") as (endpoint, server):
+        for _ in range(runs):
+            server.trigger("crowd")
+        wait_for(lambda: _held(server) == attempts, what="all to be held", seconds=600)
+        time.sleep(2 * recheck)  # until what was held first and what was held last mix
+        before, cpu, asked, others = _peak(server), _cpu_seconds(server), endpoint.of("crowd"), []
+        began = time.monotonic()
+        with _watched(server) as answers:
+            while time.monotonic() - began < seconds:
+                others.append(_other(server))
+                time.sleep(min(5.0, seconds / 10))
+        took = time.monotonic() - began
+        asks = (endpoint.of("crowd") - asked) / took / (attempts / (recheck * 1.05))
+        cpu = (_cpu_seconds(server) - cpu) / took
+        assert _held(server) == attempts
+        peak = _peak(server)
+    return Held(
+        attempts, took, asks, max(others), max(answers), statistics.median(answers), cpu, peak, before
+    )  # fmt: skip
+
+
+def _cpu_seconds(server: Lite) -> float:
+    assert server.process is not None
+    fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def _other(server: Lite) -> float:
