@@ -39,13 +39,14 @@ def serve(
     from dexaflow.base.errors import ConfigError, UsageError
     from dexaflow.endpoint.serving import serve as serve_hook
     from dexaflow.hooks.naming import load_hook
-    from dexaflow.observe.logs import configure_logs
+    from dexaflow.observe.logs import catch_strays, configure_logs
     from dexaflow.server.leaving import leave_in_time
 
     with errors_in_one_line(USAGE):
         if log_format not in ("auto", "json", "console"):
             raise UsageError("--log-format is auto, json or console")
         configure_logs(form=log_format)
+        catch_strays()
         try:
             function = load_hook(hook, Path.cwd())
         except ConfigError as error:

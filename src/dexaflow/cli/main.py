@@ -1,7 +1,5 @@
 """The command line, put together. Each group of commands is a module; heavy imports wait until a command runs."""
 
-import sys
-
 import typer
 
 from dexaflow.cli import (
@@ -42,15 +40,16 @@ app.add_typer(endpoint_commands.app, name="endpoint")
 def main() -> None:
     """Run the command line: one clear line instead of a traceback, exit status 1, for every error of ours."""
     from dexaflow.base.errors import ConfigErrors, DexaflowError
+    from dexaflow.cli.output import print_error
 
     try:
         app()
     except ConfigErrors as errors:
         for problem in errors.problems:
-            print(f"dexaflow: {problem}", file=sys.stderr)
+            print_error(str(problem))
         raise SystemExit(1) from None
     except DexaflowError as error:
-        print(f"dexaflow: {error}", file=sys.stderr)
+        print_error(str(error))
         raise SystemExit(1) from None
 
 

@@ -73,6 +73,10 @@ class AnswerReader:
         self._unfit = ""  # what a header says that an answer's must not
 
     @property
+    def _interim(self) -> bool:
+        return 100 <= self.status < 200  # below is a status too, if none that HTTP knows
+
+    @property
     def place(self) -> str:
         """How far the answer has come, for the log."""
         if not self._raw_bytes:
@@ -109,7 +113,7 @@ class AnswerReader:
         if self._complete:
             self.reusable = self.reusable and self._nothing_after(data)
             return True
-        if self._head_done and self.status >= 100 and self.status not in (101, 200):
+        if self._head_done and not self._interim and self.status != 200:
             self.fault = ""  # whatever is wrong with the body, the status has decided
             self.body = b"".join(self._chunks)
             return True
@@ -124,9 +128,12 @@ class AnswerReader:
 
     def _nothing_after(self, data: bytes) -> bool:
         """Whether the answer was the last of `data`. The parser swallows line ends after a message; we do not."""
-        if self._chunked:
-            return not data.endswith(b"\r\n\r\n\r\n")
-        return not self._chunks or data.endswith(self._chunks[-1])
+        if self._chunks and not self._chunked:
+            return data.endswith(self._chunks[-1])
+        # The headers' end, or the trailers', and one blank line alone; of less, in a piece of its own, all is well.
+        return data in (b"\n", b"\r\n", b"\n\r\n") or (
+            data.endswith(b"\r\n\r\n") and not data.endswith(b"\r\n\r\n\r\n")
+        )
 
     def _refuse(self, fault: str) -> None:
         self.fault = fault
@@ -161,10 +168,10 @@ class AnswerReader:
             self._refuse(f"the answer's version is {version}")
         if version == "1.0" and self._chunked:
             self._unfit = "the answer is chunked, which version 1.0 does not know"
-        if self.status < 100:  # below 200 it would be taken for an interim answer, and the real one waited for
-            self._refuse(f"the answer's status is {self.status:03}, which HTTP does not know")
         if self.status == 101:
             self._refuse("the endpoint switches protocols, which was not asked for")
+        if self._interim and (self._chunked or self._length):  # the parser would read one, others would not
+            self._refuse("an interim answer announces a body, and has none in HTTP")
         if self.status != 200:
             return  # says all by itself
         if self._unfit:

@@ -8,6 +8,7 @@ What other libraries log through `logging` comes out in the same form.
 import json
 import logging
 import sys
+import threading
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Protocol, TextIO
 
@@ -15,7 +16,7 @@ import structlog
 
 from dexaflow.base.text import shown
 
-__all__ = ["AttemptIds", "attempt_fields", "configure_logs", "get_logger"]
+__all__ = ["AttemptIds", "attempt_fields", "catch_strays", "configure_logs", "get_logger"]
 
 LEVELS: Mapping[str, int] = {
     "debug": logging.DEBUG,
@@ -106,6 +107,26 @@ def configure_logs(*, form: str = "auto", level: str = "info", stream: TextIO | 
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,  # tests and the library set up logs more than once
     )
+
+
+def catch_strays() -> None:
+    """Have the log take what Python would print by itself: errors of threads and finalizers, and warnings.
+
+    Where foreign code runs beside ours, that is text from outside. For a process that serves; there is no way back.
+    """
+    log = get_logger("dexaflow")
+
+    def thread_failed(failed: threading.ExceptHookArgs) -> None:
+        if failed.exc_type is not SystemExit:
+            name = failed.thread.name if failed.thread is not None else ""
+            log.error("thread_failed", thread=name, exc_info=failed.exc_value)
+
+    def finalizer_failed(failed: Any) -> None:  # Any: `sys.UnraisableHookArgs` is there for type checkers alone
+        log.error("finalizer_failed", exc_info=failed.exc_value)
+
+    threading.excepthook = thread_failed
+    sys.unraisablehook = finalizer_failed
+    logging.captureWarnings(True)
 
 
 def _ordered(event: EventDict) -> dict[str, Any]:

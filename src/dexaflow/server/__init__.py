@@ -55,7 +55,7 @@ def run(
 
     from dexaflow.config.loading import load_config
     from dexaflow.config.schema import Config
-    from dexaflow.observe.logs import configure_logs
+    from dexaflow.observe.logs import catch_strays, configure_logs
     from dexaflow.server.leaving import leave_in_time
     from dexaflow.server.lite import LiteOptions, serve
 
@@ -64,6 +64,7 @@ def run(
         base = Path.cwd() if path is None else path.resolve().parent
         config = load_config(path, os.environ, base_dir=base)
     configure_logs(form=config.logging.format, level=config.logging.level)
+    catch_strays()
     options = LiteOptions(dags=Path(dags), data=Path(data), host=host, port=port)
     status = 1
     try:
