@@ -80,12 +80,14 @@ async def _remove_runs(store: Store, logs: LogFiles, before: str) -> None:
         for run_id in runs:  # first, so that a crash in between leaves no logs that nobody knows of
             await asyncio.to_thread(logs.remove_run, run_id)
             reached(Step.REMOVAL_BEGUN)
-        await store.do(partial(_remove, runs, before))
-        await asyncio.sleep(_PAUSE_SECONDS)
+        removed = 1
+        while removed:
+            removed = await store.do(partial(_remove, runs, before))
+            await asyncio.sleep(_PAUSE_SECONDS)
 
 
-def _remove(run_ids: list[str], before: str, tx: Tx) -> None:
-    people.remove_runs(tx, run_ids, before)
+def _remove(run_ids: list[str], before: str, tx: Tx) -> int:
+    return people.remove_runs(tx, run_ids, before)
 
 
 def _before(now: datetime, retention: float) -> str:

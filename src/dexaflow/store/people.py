@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 DEFAULT_POOL = "default_pool"
+REMOVED_AT_ONCE = 1_000  # rows; some tens of milliseconds
 DEFAULT_POOL_SLOTS = 128  # Airflow's
 
 
@@ -234,13 +235,29 @@ def old_runs(tx: Tx, ended_before: str, limit: int = 20) -> list[str]:
     return [r.run_id for r in rows]
 
 
-def remove_runs(tx: Tx, run_ids: Sequence[str], ended_before: str) -> None:
-    """Remove runs with their tries, reviews and results, unless they were cleared meanwhile and run again."""
+def remove_runs(tx: Tx, run_ids: Sequence[str], ended_before: str, *, at_most: int = REMOVED_AT_ONCE) -> int:
+    """Remove runs with their tries, reviews and results, unless they were cleared meanwhile and run again.
+
+    Stops after `at_most` rows, since the loops wait for the transaction; a run's task instances go with it in one, so
+    that nobody finds half of them. Returns how many rows it removed; when that is 0, nothing is left to remove.
+    """
+    removed = 0
     for run_id in run_ids:
         ended = "SELECT 1 FROM runs WHERE run_id = :r AND state IN ('success', 'failed') AND ended_at < :before"
-        if tx.one(ended, r=run_id, before=ended_before) is not None:
-            for table in ("reviews", "results", "attempt_history", "task_instances", "runs"):
-                tx.run(f"DELETE FROM {table} WHERE run_id = :r", r=run_id)
+        if tx.one(ended, r=run_id, before=ended_before) is None:
+            continue
+        for table, key in (("reviews", "id"), ("results", "run_id, task_id"), ("attempt_history", "attempt_id")):
+            removed += tx.run(
+                f"DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} WHERE run_id = :r LIMIT :n)",
+                r=run_id, n=at_most - removed,
+            )  # fmt: skip
+            if removed >= at_most:
+                return removed
+        for table in ("task_instances", "runs"):
+            removed += tx.run(f"DELETE FROM {table} WHERE run_id = :r", r=run_id)
+        if removed >= at_most:
+            return removed
+    return removed
 
 
 def remove_unused_versions(tx: Tx) -> int:

@@ -35,6 +35,23 @@ def test_a_run_goes_with_everything_that_belongs_to_it(world: World) -> None:
     assert counts(world) == dict.fromkeys(TABLES, 0)
 
 
+def test_a_large_run_goes_in_pieces_and_its_tasks_at_once_at_the_end(world: World) -> None:
+    """Whoever looks at it meanwhile finds all of its tasks; what is written meanwhile waits for one piece at most."""
+    attempt = world.queued(*(a_task(f"t{number}") for number in range(3)))
+    for number in range(25):
+        world.hold(attempt, reviews=[a_review(reason=f"wait {number}")])
+    world.do(lambda tx: people.cancel_run(tx, "r", "cancelled"))
+    world.settle()
+    world.pass_time(1)
+    tasks, removed = [], []
+    while piece := world.do(lambda tx: people.remove_runs(tx, ["r"], iso(world.wall), at_most=10)):
+        removed.append(piece)
+        tasks.append(counts(world)["task_instances"])
+    assert removed == [10, 10, 5 + 3 + 1]
+    assert tasks == [3, 3, 0]
+    assert counts(world) == dict.fromkeys(TABLES, 0)
+
+
 def test_a_run_that_was_cleared_meanwhile_stays(world: World) -> None:
     world.ended(world.running())
     world.settle()
