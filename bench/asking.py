@@ -9,6 +9,7 @@ loop of either side: `uvloop`, as in the server, or `asyncio`.
 import asyncio
 import contextlib
 import json
+import os
 import secrets
 import sys
 import uuid
@@ -27,6 +28,7 @@ from dexaflow.admission.ports import Answered, HookCaller, Observer
 from dexaflow.admission.results import Admitted, Held, Outcome
 from dexaflow.base.clock import SystemClock
 from dexaflow.base.errors import HookBroken
+from dexaflow.base.ids import RandomIds
 from dexaflow.hooks.inprocess import InProcessCaller
 from dexaflow.hooks.naming import Hook
 from dexaflow.hooks.tls import client_context
@@ -39,7 +41,7 @@ from dexaflow.model.execution import Execution, Resources
 from dexaflow.observe.logs import configure_logs
 from dexaflow.observe.metrics import Metrics
 from dexaflow.policy.checked import Checked
-from dexaflow.policy.checks import check
+from dexaflow.policy.checks import OwnChecks
 from dexaflow.policy.policy import Policy
 
 __all__ = [
@@ -77,9 +79,12 @@ def _read(path: Path) -> bytes:
     return path.read_bytes()
 
 
+_own_checks = OwnChecks()
+
+
 def checked() -> Checked:
     """Return the attempt as own checks let it through."""
-    passed = check(ATTEMPT, POLICY)
+    passed = _own_checks.check(ATTEMPT, POLICY)
     assert isinstance(passed, Checked)
     return passed
 
@@ -91,7 +96,7 @@ def gate_of(callers: Sequence[HookCaller], observer: Observer | None = None) -> 
         policy=POLICY,
         fail_open=False,
         clock=SystemClock(),
-        new_uid=lambda: str(uuid.uuid4()),
+        new_uid=RandomIds(os.urandom),
         new_incident=lambda: secrets.token_hex(6),
         observer=observer or Metrics(timeout=TIMEOUT, hooks=[caller.name for caller in callers]),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from dexaflow.admission.changes import AllowLists
-from dexaflow.admission.decisions import Decision, Request
+from dexaflow.admission.decisions import Decision, Request, well_formed
 from dexaflow.admission.gate import Gate
 from dexaflow.admission.ports import Answered, HookCaller
 from dexaflow.admission.results import Outcome
@@ -50,7 +50,7 @@ class Watching:
     failures: list[tuple[str, str, str, bool]] = field(default_factory=list)
     breakers: list[tuple[str, bool]] = field(default_factory=list)
 
-    def reviewed(self, request: Request, hook: str, outcome: Outcome, seconds: float | None) -> None:
+    def reviewed(self, attempt: Attempt, hook: str, outcome: Outcome, seconds: float | None) -> None:
         self.reviewed_as.append((hook, outcome, seconds))
 
     def hook_failed(self, request: Request, hook: str, incident: str, cause: str, *, bypassed: bool) -> None:
@@ -82,7 +82,7 @@ class Scripted:
             raise answer
         if callable(answer):
             answer = await answer(request)
-        return Answered(answer, self.seconds)  # type: ignore[arg-type]  # some tests answer with no decision
+        return Answered(well_formed(answer), self.seconds)  # as every caller of a hook in process does
 
 
 class Pausing:

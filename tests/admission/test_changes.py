@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dexaflow.admission.changes import Applied, NotAllowed, apply_changes
+from dexaflow.admission.changes import Applied, Merges, NotAllowed, apply_changes
 from dexaflow.admission.decisions import Changes, admit
 from dexaflow.kube.tolerations import Toleration
 from dexaflow.model.execution import Execution
@@ -248,3 +248,29 @@ def test_nothing_can_be_changed_after_it_was_checked() -> None:
     labels["dexaflow.io/x"] = "y"
 
     assert applied(changes).execution.labels == {"team": "data", "a": "b"}
+
+
+@given(st.data())
+def test_a_merge_met_before_is_what_it_would_be_now(data: st.DataObject) -> None:
+    """R5: changes, pod and lists are drawn from few, so that each comes again, equal or as the same object."""
+    merges = Merges("hook:webhook")
+    changes = [
+        admit(labels={"team": "ops"}).changes,
+        admit(labels={"dexaflow.io/x": "y"}).changes,
+        admit(priority_class_name="batch-low", tolerations=[Toleration("spot", "Exists")]).changes,
+        admit(service_account="etl", annotations={"example.com/note": "yours"}).changes,
+    ]
+    settings = ((), (Setting("labels", "team", "data", "author"), Setting("service_account", "", "default", "x")))
+    for _ in range(data.draw(st.integers(1, 12))):
+        change, lists = data.draw(st.sampled_from(changes)), data.draw(st.sampled_from([OPEN, Lists()]))
+        own, of = data.draw(st.sampled_from([OWN, replace(OWN), Execution()])), data.draw(st.sampled_from(settings))
+        if data.draw(st.booleans()):
+            change = replace(change)  # an object that is dropped at once
+        assert merges.apply(change, own, of, lists) == apply_changes(change, own, of, by="hook:webhook", allowed=lists)
+
+
+def test_what_merges_remember_is_bounded() -> None:
+    merges = Merges("hook:webhook")
+    for n in range(1_000):
+        merges.apply(admit(labels={"n": str(n)}).changes, OWN, (), OPEN)
+    assert len(merges._known) <= 128

@@ -19,6 +19,7 @@ from dexaflow.base.errors import ExecutorError, HookBroken
 from dexaflow.dispatch.dispatcher import Dispatcher
 from dexaflow.dispatch.line import Line
 from dexaflow.executors.ports import Exit, Found, Launch
+from dexaflow.model.attempt import Attempt
 from dexaflow.model.dags import DagSpec, TaskSpec
 from dexaflow.model.states import State
 from dexaflow.policy.policy import Policy
@@ -142,7 +143,7 @@ class Watching:
         self.outcomes: list[Outcome] = []
         self.causes: list[str] = []
 
-    def reviewed(self, request: Request, hook: str, outcome: Outcome, seconds: float | None) -> None:
+    def reviewed(self, attempt: Attempt, hook: str, outcome: Outcome, seconds: float | None) -> None:
         self.outcomes.append(outcome)
 
     def hook_failed(self, request: Request, hook: str, incident: str, cause: str, *, bypassed: bool) -> None:

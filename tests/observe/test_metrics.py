@@ -12,9 +12,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dexaflow.admission.decisions import Request
 from dexaflow.admission.results import Outcome
+from dexaflow.model.attempt import Attempt
+from dexaflow.model.dags import TaskSpec
 from dexaflow.model.execution import Execution, Resources
 from dexaflow.observe.metrics import Metrics, buckets_around
 
+ATTEMPT = Attempt(
+    "a1", "tenant-marker", "dag-marker", "run-marker", "task-marker", 1, TaskSpec("task-marker", "python")
+)
 REQUEST = Request(
     uid="u1",
     tenant_id="tenant-marker",
@@ -67,7 +72,7 @@ def test_each_ask_of_a_hook_counts_once_under_its_outcome(outcome: Outcome) -> N
     """Exactly one outcome for each hook and ask (R9.1)."""
     metrics = Metrics(hooks=["webhook"])
 
-    metrics.reviewed(REQUEST, "webhook", outcome, 0.1)
+    metrics.reviewed(ATTEMPT, "webhook", outcome, 0.1)
 
     counted = {
         other: value(metrics, "dexaflow_admission_reviews_total", hook="webhook", outcome=other) for other in Outcome
@@ -88,8 +93,8 @@ def test_a_question_that_was_not_put_has_no_duration() -> None:
     """With an open breaker nothing is asked, so nothing took any time."""
     metrics = Metrics(hooks=["webhook"])
 
-    metrics.reviewed(REQUEST, "webhook", Outcome.BREAKER_OPEN, None)
-    metrics.reviewed(REQUEST, "webhook", Outcome.ADMIT, 0.2)
+    metrics.reviewed(ATTEMPT, "webhook", Outcome.BREAKER_OPEN, None)
+    metrics.reviewed(ATTEMPT, "webhook", Outcome.ADMIT, 0.2)
 
     assert value(metrics, "dexaflow_admission_review_duration_seconds_count", hook="webhook") == 1
     assert value(metrics, "dexaflow_admission_review_duration_seconds_sum", hook="webhook") == pytest.approx(0.2)
@@ -159,7 +164,7 @@ def filled() -> Metrics:
     """Return metrics in which everything has happened."""
     metrics = Metrics(hooks=["webhook"])
     for outcome in Outcome:
-        metrics.reviewed(REQUEST, "webhook", outcome, 0.1)
+        metrics.reviewed(ATTEMPT, "webhook", outcome, 0.1)
     metrics.hook_failed(REQUEST, "webhook", "i1", "connection refused", bypassed=False)
     metrics.breaker_changed("webhook", is_open=True)
     metrics.attempt_moved("running", 2)

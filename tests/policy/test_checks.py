@@ -11,7 +11,7 @@ from dexaflow.kube.tolerations import Toleration
 from dexaflow.model.execution import Execution
 from dexaflow.policy import checked as policy_checked
 from dexaflow.policy.checked import Checked, Rejection
-from dexaflow.policy.checks import check, check_task
+from dexaflow.policy.checks import OwnChecks, check, check_task
 from dexaflow.policy.policy import EXECUTION_FIELDS, Policy
 from tests.policy.builders import a_task, a_unit, an_attempt, images, passed, rejected, set_by
 
@@ -254,3 +254,31 @@ def test_any_task_at_all_is_judged_in_clean_lines_and_the_same_way_twice(
     else:
         assert not isinstance(result, Rejection)
         assert result.execution.service_account == (execution.service_account or "default")
+
+
+def test_a_task_judged_before_is_what_it_would_be_judged_now() -> None:
+    """Own checks come before every ask (R1.2): remembered or not, with the same result."""
+    own_checks = OwnChecks()
+    policies = [Policy(), Policy(fields=frozenset()), Policy(default_image="ghcr.io/platform/base:1")]
+    for policy in [*policies, *reversed(policies)]:
+        for n in range(3):  # tasks that are dropped, so that others come to have their `id`
+            task = a_task(labels={"n": str(n)})
+            attempt = an_attempt(task)
+            first, again, fresh = (judge(attempt, policy) for judge in (own_checks.check, own_checks.check, check))
+            for judged in (first, again):
+                assert fields_of(judged) == fields_of(fresh)
+                assert isinstance(judged, Rejection) or judged.attempt is attempt
+
+
+def test_what_own_checks_remember_is_bounded() -> None:
+    own_checks = OwnChecks()
+    tasks = [a_task() for _ in range(2_000)]
+    for task in tasks:
+        own_checks.check(an_attempt(task), Policy())
+    assert len(own_checks._passed) <= 1_024
+
+
+def fields_of(judged: Checked | Rejection) -> Any:
+    if isinstance(judged, Rejection):
+        return judged
+    return [getattr(judged, name) for name in Checked.__slots__]

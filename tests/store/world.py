@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,7 +45,7 @@ def a_task(task_id: str = "t", **options: Any) -> TaskSpec:
 
 def a_review(hook: str = "webhook", outcome: Outcome = Outcome.HOLD, **fields: Any) -> Review:
     """Return one hook's part of one ask."""
-    return replace(Review(hook, outcome, "uid-1", "", NO_CHANGES, 0.25), **fields)
+    return Review(hook, outcome, "uid-1", "", NO_CHANGES, 0.25)._replace(**fields)
 
 
 def ended_now(step: Coroutine[Any, Any, T]) -> T:

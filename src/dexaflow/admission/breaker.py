@@ -10,7 +10,7 @@ an answer to a question put before the breaker opened says nothing about now.
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 __all__ = [
     "FAILURES_TO_OPEN",
@@ -61,8 +61,7 @@ class Breaker:
     probe_since: float | None = None  # when the probe that is out took its ticket
 
 
-@dataclass(frozen=True, slots=True)
-class Ticket:
+class Ticket(NamedTuple):
     """The right to put one question; to be settled exactly once."""
 
     epoch: int

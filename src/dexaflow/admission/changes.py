@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
 from dexaflow.admission.decisions import Changes
 from dexaflow.base.text import quoted
@@ -20,7 +20,7 @@ from dexaflow.kube.tolerations import toleration_problem, toleration_text
 from dexaflow.model.execution import Execution
 from dexaflow.policy.checked import Setting
 
-__all__ = ["AllowLists", "Applied", "NotAllowed", "apply_changes"]
+__all__ = ["AllowLists", "Applied", "Merges", "NotAllowed", "apply_changes"]
 
 # The longest key that Kubernetes takes, prefix, slash and name: a key is named whole, for its end tells it apart.
 _MAX_KEY_CHARACTERS = 253 + 1 + 63
@@ -72,46 +72,106 @@ def apply_changes(
     refused = _not_allowed(changes, allowed)
     if refused is not None:
         return refused
-    fresh: dict[tuple[str, str], Setting] = {}  # what makes a difference, by field and key
-
-    def merged(field: str, own: Mapping[str, str], asked: Mapping[str, str]) -> Mapping[str, str]:
-        if not asked:
-            return own
-        differing = {key: value for key, value in asked.items() if own.get(key) != value}
-        for key, value in differing.items():
-            fresh[field, key] = Setting(field, key, value, by)
-        return MappingProxyType({**own, **differing}) if differing else own
-
-    def replaced(field: str, own: str, asked: str) -> str:
-        if not asked or asked == own:
-            return own
-        fresh[field, ""] = Setting(field, "", asked, by)
-        return asked
-
+    made = _Made(by)
     tolerations = execution.tolerations
     if changes.tolerations:
-        known = set(tolerations)
+        known = frozenset(tolerations)
         new = [t for t in dict.fromkeys(changes.tolerations) if t not in known]
         for position, toleration in enumerate(new, start=len(tolerations)):
-            key = str(position)
-            fresh["tolerations", key] = Setting("tolerations", key, toleration_text(toleration), by)
+            made.note("tolerations", str(position), toleration_text(toleration))
         tolerations = (*tolerations, *new)
     result = Execution(
-        service_account=replaced("service_account", execution.service_account, changes.service_account),
-        node_selector=merged("node_selector", execution.node_selector, changes.node_selector),
-        tolerations=tolerations,
-        labels=merged("labels", execution.labels, changes.labels),
-        annotations=merged("annotations", execution.annotations, changes.annotations),
-        priority_class_name=replaced("priority_class_name", execution.priority_class_name, changes.priority_class_name),
+        made.replaced("service_account", execution.service_account, changes.service_account),
+        made.merged("node_selector", execution.node_selector, changes.node_selector),
+        tolerations,
+        made.merged("labels", execution.labels, changes.labels),
+        made.merged("annotations", execution.annotations, changes.annotations),
+        made.replaced("priority_class_name", execution.priority_class_name, changes.priority_class_name),
     )
+    fresh = made.fresh
     if not fresh:
         return Applied(execution, settings, changed=False)
     if result.annotations is not execution.annotations:
         problem = annotations_size_problem(result.annotations)
         if problem is not None:
             return NotAllowed("annotations", f"annotations, merged with the task's own: {problem}")
-    kept_settings = tuple(s for s in settings if (s.field, s.key) not in fresh)
-    return Applied(result, (*kept_settings, *fresh.values()), changed=True)
+    kept = tuple(s for s in settings if s[:2] not in fresh) if made.over_earlier else settings
+    return Applied(result, (*kept, *fresh.values()), changed=True)
+
+
+_MOST_REMEMBERED: Final = 128
+
+
+class _Merge(NamedTuple):
+    """What went into a merge, kept so that nothing else can have its `id`, and what came of it."""
+
+    changes: Changes
+    execution: Execution
+    settings: tuple[Setting, ...]
+    allowed: AllowLists
+    result: Applied | NotAllowed
+
+
+class Merges:
+    """`apply_changes` for one hook: what the very same values gave before is not worked out anew.
+
+    All of them are values that never change. Equal ones come as the same object where an answer or a task is one that
+    was met before (`envelope.Answers`, `policy.checks.OwnChecks`).
+    """
+
+    def __init__(self, by: str) -> None:
+        self._by = by
+        self._known: dict[tuple[int, int, int], _Merge] = {}
+
+    def apply(
+        self, changes: Changes, execution: Execution, settings: tuple[Setting, ...], allowed: AllowLists
+    ) -> Applied | NotAllowed:
+        """See `apply_changes`."""
+        key = (id(changes), id(execution), id(settings))
+        known = self._known.get(key)
+        if known is not None and known.allowed is allowed:
+            return known.result
+        result = apply_changes(changes, execution, settings, by=self._by, allowed=allowed)
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._known.clear()
+        self._known[key] = _Merge(changes, execution, settings, allowed, result)
+        return result
+
+
+class _Made:
+    """What of the changes makes a difference: a setting for each, by field and key."""
+
+    __slots__ = ("_by", "fresh", "over_earlier")
+
+    def __init__(self, by: str) -> None:
+        self._by = by
+        self.fresh: dict[tuple[str, str], Setting] = {}
+        self.over_earlier = False  # something that was set before is set anew
+
+    def note(self, field: str, key: str, value: str) -> None:
+        self.fresh[field, key] = Setting(field, key, value, self._by)
+
+    def merged(self, field: str, own: Mapping[str, str], asked: Mapping[str, str]) -> Mapping[str, str]:
+        if not asked:
+            return own
+        result: dict[str, str] | None = None
+        for key, value in asked.items():
+            before = own.get(key)
+            if before == value:
+                continue
+            if result is None:
+                result = dict(own)
+            result[key] = value
+            self.note(field, key, value)
+            self.over_earlier |= before is not None
+        return own if result is None else MappingProxyType(result)
+
+    def replaced(self, field: str, own: str, asked: str) -> str:
+        if not asked or asked == own:
+            return own
+        self.note(field, "", asked)
+        self.over_earlier |= bool(own)
+        return asked
 
 
 def _not_allowed(changes: Changes, allowed: AllowLists) -> NotAllowed | None:

@@ -24,6 +24,7 @@ __all__ = [
     "MAX_ANSWER_BYTES",
     "MAX_QUESTION_BYTES",
     "AnswerError",
+    "Answers",
     "QuestionError",
     "answer",
     "decision_of",
@@ -241,6 +242,36 @@ def read_answer(body: bytes, uid: str | None) -> Decision:
         case other:
             problem = f"response.decision must be admit, hold or refuse, not {quoted(other)}"
             raise AnswerError("decision", problem)
+
+
+_MOST_REMEMBERED: Final = 256
+_LONGEST_REMEMBERED: Final = 2_048  # bytes: so that all of them together stay small
+
+
+class Answers:
+    """`read_answer` for the answers of one hook: one that differs from an earlier one in its uid alone is not read
+    anew.
+
+    Policies say few things, again and again, to ever new questions. An answer is known by what stands before and after
+    the one place where its question's uid stands. That place is the `uid` it echoes, since the answer was read as one
+    to that question, and without a backslash nothing in it can be written in two ways. Of another answer with the same
+    before and after, the same is true of its own uid.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, bytes], Decision] = {}
+
+    def read(self, body: bytes, uid: str) -> Decision:
+        """See `read_answer`; `uid` is one that we drew: of `0-9`, `a-f` and dashes. Raises `AnswerError`."""
+        before, found, after = body.partition(uid.encode())
+        decision = self._known.get((before, after)) if found else None
+        if decision is None:
+            decision = read_answer(body, uid)
+            if len(body) <= _LONGEST_REMEMBERED and found and b"\\" not in body and uid.encode() not in after:
+                if len(self._known) >= _MOST_REMEMBERED:
+                    self._known.clear()
+                self._known[before, after] = decision
+        return decision
 
 
 def answer(uid: str, decision: Decision) -> bytes:

@@ -22,8 +22,8 @@ from dexaflow.admission.breaker import (
     settle,
     take_ticket,
 )
-from dexaflow.admission.changes import AllowLists, NotAllowed, apply_changes
-from dexaflow.admission.decisions import NO_CHANGES, Admit, Decision, Hold, Refuse, Request, well_formed
+from dexaflow.admission.changes import AllowLists, Merges, NotAllowed
+from dexaflow.admission.decisions import NO_CHANGES, Admit, Decision, Hold, Refuse, Request
 from dexaflow.admission.ports import HookCaller, Observer
 from dexaflow.admission.results import _SEAL, Admitted, Held, Outcome, Refused, Review, Verdict
 from dexaflow.base.clock import Clock
@@ -36,6 +36,7 @@ from dexaflow.policy.checked import Checked, Setting
 
 __all__ = ["Gate", "HookStatus", "anyone"]
 
+_DECISIONS: Final = frozenset({Admit, Hold, Refuse})
 _NOT_ASKED: Final = "not asked, since it failed several times in a row; it is tried again soon"
 
 
@@ -146,9 +147,10 @@ class Gate:
             request = walk.request(self._new_uid())
             started = self._clock.monotonic()
             try:
-                answered = await hook.caller.ask(request)
+                decision, seconds = await hook.caller.ask(request)
                 reached(Step.ANSWERED)
-                decision, seconds = well_formed(answered.decision), answered.seconds
+                if type(decision) not in _DECISIONS:
+                    raise TypeError(f"its caller returned {type(decision).__name__}, which is no decision")
                 end = End.ANSWERED
             except HookBroken as error:
                 broken, end = error, End.FAILED
@@ -169,9 +171,7 @@ class Gate:
             case Admit(changes=changes):
                 outcome = Outcome.ADMIT
                 if changes:
-                    result = apply_changes(
-                        changes, walk.execution, walk.settings, by=f"hook:{hook.name}", allowed=self._policy()
-                    )
+                    result = hook.merges.apply(changes, walk.execution, walk.settings, self._policy())
                     if isinstance(result, NotAllowed):
                         outcome = Outcome.CHANGE_REFUSED
                         reason = clean_reason(f"admission hook {hook.name} may not make this change: {result.problem}")
@@ -182,7 +182,7 @@ class Gate:
             case Refuse(reason=said):
                 outcome, reason = Outcome.REFUSE, clean_reason(said)
         walk.reviews.append(Review(hook.name, outcome, request.uid, reason, changes, seconds))
-        self._observer.reviewed(request, hook.name, outcome, seconds)
+        self._observer.reviewed(walk.attempt, hook.name, outcome, seconds)
         if outcome is Outcome.ADMIT:
             return None
         if outcome is Outcome.HOLD:
@@ -199,7 +199,7 @@ class Gate:
         said = "the request timed out" if broken.timed_out else "the request failed"
         walk.reviews.append(Review(hook.name, outcome, request.uid, said, NO_CHANGES, seconds, incident))
         self._observer.hook_failed(request, hook.name, incident, broken.cause, bypassed=bypassed)
-        self._observer.reviewed(request, hook.name, outcome, seconds)
+        self._observer.reviewed(walk.attempt, hook.name, outcome, seconds)
         if bypassed:
             return None
         return walk.held(hook.name, f"admission hook {hook.name}: {said} (incident {incident})", broken=True)
@@ -207,14 +207,13 @@ class Gate:
     def _not_asked(self, hook: "_Hook", walk: "_Walk") -> Held | None:
         bypassed = self._fail_open and not hook.may_have_refused
         outcome = Outcome.FAIL_OPEN if bypassed else Outcome.BREAKER_OPEN
-        request = walk.request("")
         incident = self._new_incident() if bypassed else ""
         walk.reviews.append(
             Review(hook.name, outcome, "", _NOT_ASKED, NO_CHANGES, seconds=0.0, incident=incident, asked=False)
         )
         if bypassed:
-            self._observer.hook_failed(request, hook.name, incident, "its breaker is open", bypassed=True)
-        self._observer.reviewed(request, hook.name, outcome, None)
+            self._observer.hook_failed(walk.request(""), hook.name, incident, "its breaker is open", bypassed=True)
+        self._observer.reviewed(walk.attempt, hook.name, outcome, None)
         if bypassed:
             return None
         return walk.held(hook.name, f"admission hook {hook.name}: {_NOT_ASKED}", broken=True, asked=False)
@@ -223,11 +222,12 @@ class Gate:
 class _Hook:
     """One hook and what the gate remembers of it."""
 
-    __slots__ = ("_clock", "_observer", "breaker", "caller", "last_cause", "may_have_refused", "name")
+    __slots__ = ("_clock", "_observer", "breaker", "caller", "last_cause", "may_have_refused", "merges", "name")
 
     def __init__(self, caller: HookCaller, clock: Clock, observer: Observer) -> None:
         self.caller = caller
         self.name = caller.name
+        self.merges = Merges(f"hook:{caller.name}")
         self.breaker = Breaker()
         self.last_cause = ""
         # Of the failures in a row one was an answer that may be a refusal (R4.2). Those are held even with
@@ -271,17 +271,18 @@ class _Hook:
 class _Walk:
     """One attempt on its way through the hooks: what it would get so far, who set it, and what was said."""
 
-    __slots__ = ("_checked", "execution", "reviews", "settings")
+    __slots__ = ("_checked", "attempt", "execution", "reviews", "settings")
 
     def __init__(self, checked: Checked) -> None:
         self._checked = checked
+        self.attempt = checked.attempt
         self.execution: Execution = checked.execution
         self.settings: tuple[Setting, ...] = checked.settings
         self.reviews: list[Review] = []
 
     def request(self, uid: str) -> Request:
         """Return the question as it stands, with the changes of the hooks asked before (R8.2)."""
-        checked, attempt = self._checked, self._checked.attempt
+        checked, attempt = self._checked, self.attempt
         return Request(
             uid=uid,
             tenant_id=attempt.tenant_id,
@@ -298,9 +299,8 @@ class _Walk:
         )
 
     def held(self, hook: str, reason: str, *, broken: bool = False, asked: bool = True) -> Held:
-        attempt = self._checked.attempt
         return Held(
-            attempt,
+            self.attempt,
             hook,
             reason,
             tuple(self.reviews),
@@ -312,7 +312,7 @@ class _Walk:
 
     def refused(self, hook: str, reason: str) -> Refused:
         return Refused(
-            self._checked.attempt, hook, reason, tuple(self.reviews), settings=self.settings, execution=self.execution
+            self.attempt, hook, reason, tuple(self.reviews), settings=self.settings, execution=self.execution
         )
 
 

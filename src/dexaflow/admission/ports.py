@@ -1,17 +1,19 @@
 """What the gate needs from outside, as protocols: hooks to ask, someone who watches."""
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from dexaflow.admission.decisions import Decision, Request
 from dexaflow.admission.results import Outcome
+from dexaflow.model.attempt import Attempt
 
 __all__ = ["Answered", "HookCaller", "Observer"]
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """A hook's decision and how long it took, seconds, without waiting for a connection (R7.1)."""
+class Answered(NamedTuple):
+    """A hook's decision and how long it took, seconds, without waiting for a connection (R7.1).
+
+    The decision is as `well_formed` returns it, or `read_answer`: nobody can change it any more.
+    """
 
     decision: Decision
     seconds: float
@@ -31,12 +33,9 @@ class HookCaller(Protocol):
 
 
 class Observer(Protocol):
-    """Told of every hook's part of every ask, synchronously; must not raise.
+    """Told of every hook's part of every ask, synchronously; must not raise."""
 
-    The request's `uid` is "" where no question was put to the hook.
-    """
-
-    def reviewed(self, request: Request, hook: str, outcome: Outcome, seconds: float | None) -> None:
+    def reviewed(self, attempt: Attempt, hook: str, outcome: Outcome, seconds: float | None) -> None:
         """Exactly once for each hook and ask (R9.1); `seconds` is None when no question was put.
 
         A question that its asker cancelled has no outcome, and is not told.
@@ -44,7 +43,10 @@ class Observer(Protocol):
         ...
 
     def hook_failed(self, request: Request, hook: str, incident: str, cause: str, *, bypassed: bool) -> None:
-        """A question failed (R7.2) or was bypassed by `fail_open` (R7.3); `cause` is for the server log alone."""
+        """A question failed (R7.2) or was bypassed by `fail_open` (R7.3); `cause` is for the server log alone.
+
+        The request's `uid` is "" where no question was put to the hook.
+        """
         ...
 
     def breaker_changed(self, hook: str, *, is_open: bool) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import final
+from typing import NamedTuple, final
 
 from dexaflow.admission.decisions import Changes
 from dexaflow.model.attempt import Attempt
@@ -26,8 +26,7 @@ class Outcome(StrEnum):
     FAIL_OPEN = "fail_open"  # broken or not asked, admitted unchanged
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
+class Review(NamedTuple):
     """One hook's part of one ask, as kept and shown (R9.2)."""
 
     hook: str

@@ -1,8 +1,38 @@
 """Identifiers. Time and chance are passed in, so that a seed gives the same ids."""
 
 import uuid
+from collections.abc import Callable
+from typing import Final
 
-__all__ = ["time_ordered_id"]
+__all__ = ["RandomIds", "time_ordered_id"]
+
+_DRAW_IDS: Final = 64  # at once: the system is asked once for so many
+
+
+class RandomIds:
+    """Draws UUIDs of version 4 (RFC 9562), as text; from any thread.
+
+    Args:
+        random_bytes: Returns so many bytes that nobody can foresee, as `os.urandom` does.
+    """
+
+    def __init__(self, random_bytes: Callable[[int], bytes]) -> None:
+        self._random_bytes = random_bytes
+        self._drawn: list[str] = []
+
+    def __call__(self) -> str:
+        while True:
+            try:
+                return self._drawn.pop()
+            except IndexError:  # asked for forgiveness: two threads may find the last one, and one of them none
+                drawn = self._random_bytes(16 * _DRAW_IDS).hex()
+                self._drawn.extend(_version_4(drawn[at : at + 32]) for at in range(0, len(drawn), 32))
+
+
+def _version_4(digits: str) -> str:
+    """Return 32 hexadecimal digits as a UUID, the six bits of version and variant set."""
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 def time_ordered_id(unix_ms: int, random_80_bits: int) -> str:

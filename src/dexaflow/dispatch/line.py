@@ -18,7 +18,7 @@ from dexaflow.base.steps import Step, reached
 from dexaflow.executors.ports import Executor, Launch
 from dexaflow.model.attempt import Attempt
 from dexaflow.policy.checked import Checked, Rejection
-from dexaflow.policy.checks import check
+from dexaflow.policy.checks import OwnChecks
 from dexaflow.policy.policy import Policy
 from dexaflow.store.admitting import Launching, launch, placement_document, record, refuse, reject
 from dexaflow.store.bridge import Store
@@ -86,6 +86,7 @@ class Line:
         retry: RetryRule,
     ) -> None:
         self._policy = policy
+        self._own_checks = OwnChecks()
         self._gate = gate
         self._minter = minter
         self._executor = executor
@@ -99,7 +100,7 @@ class Line:
     async def walk(self, attempt: Attempt, *, may_probe: Callable[[str], bool]) -> Walked:
         """Walk one attempt as far as it goes. What fails on the way is written; a hold is handed back."""
         reached(Step.CLAIMED)
-        checked = check(attempt, self._policy())
+        checked = self._own_checks.check(attempt, self._policy())
         if isinstance(checked, Rejection):
             rejection = checked
             await self._store.do(lambda tx: reject(tx, attempt, rejection))

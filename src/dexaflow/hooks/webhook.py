@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Final
 
 from dexaflow.admission.decisions import Request
-from dexaflow.admission.envelope import AnswerError, question, read_answer
+from dexaflow.admission.envelope import AnswerError, Answers, question
 from dexaflow.admission.ports import Answered
 from dexaflow.base.errors import HookBroken
 from dexaflow.hooks.addresses import Resolver
@@ -82,6 +82,7 @@ class WebhookCaller:
             resolver=resolver,
             max_connections=max_connections,
         )
+        self._answers = Answers()
         self._loop: asyncio.AbstractEventLoop | None = None
         files: list[Watched] = [file for file in (self._ca, self._token) if file is not None]
         self._watch = FileWatch(files, self._file_changed)
@@ -113,11 +114,12 @@ class WebhookCaller:
 
     async def ask(self, request: Request) -> Answered:
         """Put one question. See `HookCaller.ask`."""
-        response = await self.send(question(request))
+        self.start()
+        response = await self._transport.post(question(request))
         if response.status != 200:
             raise HookBroken(f"{self._endpoint}: it answered with status {response.status}", seconds=response.seconds)
         try:
-            decision = read_answer(response.body, request.uid)
+            decision = self._answers.read(response.body, request.uid)
         except AnswerError as error:
             cause = f"{self._endpoint}: {error}"
             raise HookBroken(cause, ambiguous=error.ambiguous, seconds=response.seconds) from error

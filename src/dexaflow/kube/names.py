@@ -24,6 +24,8 @@ RESERVED = ("leoflow.io/", "dexaflow.io/")  # R5.2: keys of labels and annotatio
 MAX_NAME_BYTES = 63  # the name part of a key, a label's value, a DNS label
 MAX_SUBDOMAIN_BYTES = 253  # its labels have no limit of their own
 
+# Most keys and values by far: of no prefix, short, and right. What is not is looked into.
+_PLAIN = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _NAME = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _DNS_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
@@ -41,6 +43,8 @@ _TO_LOWER = str.maketrans(
 
 def label_key_problem(key: str) -> str | None:
     """A key of a label, node selector or toleration: a name, with a DNS subdomain and a slash before it if wanted."""
+    if _PLAIN.fullmatch(key):
+        return None
     prefix, slash, name = key.rpartition("/")
     if slash:
         if "/" in prefix:
@@ -65,7 +69,7 @@ def annotation_key_problem(key: str) -> str | None:
 
 def label_value_problem(value: str) -> str | None:
     """A value of a label, node selector or toleration; may be empty."""
-    if not value:
+    if not value or _PLAIN.fullmatch(value):
         return None
     if _too_long(value, MAX_NAME_BYTES):
         return f"must be at most {MAX_NAME_BYTES} bytes, has {_size(value)}"

@@ -5,15 +5,18 @@ event (breakers, holds, queues, stale files) is read when Prometheus asks, throu
 breaker shows as open also when nobody asks the hook, and no gauge can be forgotten.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 
 from dexaflow.admission.decisions import Request
 from dexaflow.admission.results import Outcome
+from dexaflow.model.attempt import Attempt
 from dexaflow.observe.logs import attempt_fields, get_logger
 
 __all__ = ["CONTENT_TYPE", "HoldCount", "Metrics", "buckets_around"]
@@ -56,51 +59,25 @@ class Metrics:
 
     def __init__(self, *, timeout: float = 0.5, hooks: Iterable[str] = ()) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
-        self._reviews = Counter(
-            "dexaflow_admission_reviews",
-            "Asks of a hook by how they ended, exactly one each: admit; hold; refuse; change_refused (answered, but a "
-            "change in it may not be made: the attempt is refused); error (asked, failed, held); breaker_open (not "
-            "asked, held); fail_open (broken or not asked, admitted unchanged).",
-            ("hook", "outcome"),
-            registry=self.registry,
-        )
-        self._duration = Histogram(
-            "dexaflow_admission_review_duration_seconds",
-            "Seconds from a question having its connection until its answer or failure.",
-            ("hook",),
-            buckets=buckets_around(timeout),
-            registry=self.registry,
-        )
+        self._reviews = _Reviews(buckets_around(timeout))
+        self.registry.register(self._reviews)
         self._attempts = Counter(
             "dexaflow_attempts",
             "Task attempts that came into a state.",
             ("state",),
             registry=self.registry,
         )
-        self._review_children: dict[tuple[str, Outcome], Counter] = {}
-        self._duration_children: dict[str, Histogram] = {}
         self._attempt_children: dict[str, Counter] = {}
         self._readings = _Readings()
         self.registry.register(self._readings)
         for hook in hooks:
-            self._duration_children[hook] = self._duration.labels(hook)
-            for outcome in Outcome:
-                self._review_children[hook, outcome] = self._reviews.labels(hook, outcome.value)
+            self._reviews.begin(hook)
 
     # Observer (admission.ports)
 
-    def reviewed(self, request: Request, hook: str, outcome: Outcome, seconds: float | None) -> None:
+    def reviewed(self, attempt: Attempt, hook: str, outcome: Outcome, seconds: float | None) -> None:
         """Count one hook's part of one ask (R9.1); `seconds` is None when no question was put."""
-        review = self._review_children.get((hook, outcome))
-        if review is None:
-            review = self._reviews.labels(hook, outcome.value)
-            self._review_children[hook, outcome] = review
-        review.inc()
-        if seconds is not None:
-            duration = self._duration_children.get(hook)
-            if duration is None:
-                duration = self._duration_children[hook] = self._duration.labels(hook)
-            duration.observe(seconds)
+        self._reviews.count(hook, outcome, seconds)
 
     def hook_failed(self, request: Request, hook: str, incident: str, cause: str, *, bypassed: bool) -> None:
         """Log why a question failed, or that an attempt went past a broken hook (R7.2, R7.3)."""
@@ -157,6 +134,53 @@ class Metrics:
     def render(self) -> bytes:
         """Return the page for Prometheus, of `CONTENT_TYPE`."""
         return generate_latest(_WithoutBirthdays(self.registry))
+
+
+class _Reviews:
+    """What is counted of each hook's reviews. On the gate's path: one addition each, and families only at a scrape."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self._outcomes: dict[str, dict[Outcome, int]] = {}
+        self._durations: dict[str, list[int]] = {}  # how many in each bucket, the last one without bound
+        self._seconds: dict[str, float] = {}  # all of them together
+
+    def begin(self, hook: str) -> None:
+        self._outcomes[hook] = dict.fromkeys(Outcome, 0)
+        self._durations[hook] = [0] * (len(self._bounds) + 1)
+        self._seconds[hook] = 0.0
+
+    def count(self, hook: str, outcome: Outcome, seconds: float | None) -> None:
+        if hook not in self._outcomes:
+            self.begin(hook)
+        self._outcomes[hook][outcome] += 1
+        if seconds is not None:
+            self._durations[hook][bisect_left(self._bounds, seconds)] += 1
+            self._seconds[hook] += seconds
+
+    def collect(self) -> Iterator[Metric]:
+        reviews = CounterMetricFamily(
+            "dexaflow_admission_reviews",
+            "Asks of a hook by how they ended, exactly one each: admit; hold; refuse; change_refused (answered, but a "
+            "change in it may not be made: the attempt is refused); error (asked, failed, held); breaker_open (not "
+            "asked, held); fail_open (broken or not asked, admitted unchanged).",
+            labels=("hook", "outcome"),
+        )
+        duration = HistogramMetricFamily(
+            "dexaflow_admission_review_duration_seconds",
+            "Seconds from a question having its connection until its answer or failure.",
+            labels=("hook",),
+        )
+        for hook, outcomes in self._outcomes.items():
+            for outcome, count in outcomes.items():
+                reviews.add_metric((hook, outcome.value), count)
+            total, buckets = 0, []
+            for bound, count in zip((*self._bounds, inf), self._durations[hook], strict=True):
+                total += count
+                buckets.append(("+Inf" if bound == inf else str(bound), total))
+            duration.add_metric((hook,), buckets, self._seconds[hook])
+        yield reviews
+        yield duration
 
 
 class _WithoutBirthdays:

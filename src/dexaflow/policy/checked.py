@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import final
+from typing import NamedTuple, final
 
 from dexaflow.model.attempt import Attempt
 from dexaflow.model.execution import Execution, Resources
@@ -20,8 +20,7 @@ class Source(StrEnum):
     UNIT = "unit"
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """One key of what an attempt runs with, and who set it.
 
     `field` is `image`, `service_account`, `priority_class_name`, `node_selector`, `labels`, `annotations`,

@@ -1,18 +1,58 @@
 """Own checks: the first gate, before any hook is asked (R1.2), and the same at registration (R2.2)."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Final
 
 from dexaflow.kube.tolerations import toleration_text
 from dexaflow.model.attempt import Attempt
 from dexaflow.model.dags import TaskSpec
-from dexaflow.model.execution import Execution
+from dexaflow.model.execution import Execution, Resources
 from dexaflow.policy.author_rules import author_problems, fields_set
 from dexaflow.policy.checked import _SEAL, Checked, Rejection, Setting, Source
 from dexaflow.policy.policy import Policy
 from dexaflow.policy.resources import effective_resources
 
-__all__ = ["check", "check_task"]
+__all__ = ["OwnChecks", "check", "check_task"]
+
+_MOST_REMEMBERED: Final = 1_024  # tasks; a few KiB each
+
+
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """What a task that passed would run with, whatever the attempt."""
+
+    task: TaskSpec
+    policy: Policy
+    image: str
+    resources: Resources
+    execution: Execution
+    settings: tuple[Setting, ...]
+    service_account_chosen: bool
+    own_placement: bool
+
+
+class OwnChecks:
+    """`check` for many attempts: a task that passed is not judged anew while it and the policy are the same objects.
+
+    Both are values that never change, so that the same two give the same result. For one thread.
+    """
+
+    def __init__(self) -> None:
+        self._passed: dict[int, _Passed] = {}  # by the task's `id`, which is its own while the entry holds the task
+
+    def check(self, attempt: Attempt, policy: Policy) -> Checked | Rejection:
+        """See the function `check`."""
+        task = attempt.task
+        passed = self._passed.get(id(task))
+        if passed is None or passed.task is not task or passed.policy is not policy:
+            judged = _judged(task, policy)
+            if isinstance(judged, Rejection):
+                return judged
+            if len(self._passed) >= _MOST_REMEMBERED:
+                self._passed.clear()
+            passed = self._passed[id(task)] = judged
+        return _checked(attempt, passed)
 
 
 def check(attempt: Attempt, policy: Policy) -> Checked | Rejection:
@@ -21,7 +61,24 @@ def check(attempt: Attempt, policy: Policy) -> Checked | Rejection:
     A task sets its own placement when it sets any field of its `execution`, labels and annotations included: all of
     them are the pod's, and a warm worker's pod has none of them (R5.4).
     """
-    task = attempt.task
+    judged = _judged(attempt.task, policy)
+    return judged if isinstance(judged, Rejection) else _checked(attempt, judged)
+
+
+def _checked(attempt: Attempt, passed: _Passed) -> Checked:
+    return Checked(
+        attempt,
+        passed.image,
+        passed.resources,
+        passed.execution,
+        passed.settings,
+        service_account_chosen=passed.service_account_chosen,
+        own_placement=passed.own_placement,
+        seal=_SEAL,
+    )
+
+
+def _judged(task: TaskSpec, policy: Policy) -> _Passed | Rejection:
     for rejection in author_problems(task, policy):
         return rejection
     effective = effective_resources(task, policy)
@@ -37,15 +94,15 @@ def check(attempt: Attempt, policy: Policy) -> Checked | Rejection:
         *_execution_settings(execution, service_account_chosen=chosen),
         *effective.settings,
     )
-    return Checked(
-        attempt,
+    return _Passed(
+        task,
+        policy,
         image,
         effective.resources,
         execution,
         settings,
         service_account_chosen=chosen,
         own_placement=bool(fields_set(task.execution)),
-        seal=_SEAL,
     )
 
 

@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
+import os
 import secrets
 import signal
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from dexaflow.api.app import App, create_app
 from dexaflow.api.front import token_check
 from dexaflow.base.clock import Clock, SystemClock
 from dexaflow.base.errors import DexaflowError
+from dexaflow.base.ids import RandomIds
 from dexaflow.base.steps import Step, reached
 from dexaflow.config.schema import Config
 from dexaflow.dispatch.dispatcher import Dispatcher, hold_counts
@@ -104,8 +105,7 @@ async def _run(
     on_ready: Callable[[str, str], None] | None,
     closing: contextlib.AsyncExitStack,
 ) -> None:
-    def new_id() -> str:
-        return str(uuid.uuid4())
+    new_id = RandomIds(os.urandom)
 
     def run_id_bits() -> int:
         return secrets.randbits(80)

@@ -62,7 +62,7 @@ def placement_document(
                 "annotations": dict(execution.annotations),
                 "priority_class_name": execution.priority_class_name,
             },
-            "settings": [asdict(s) for s in settings],
+            "settings": [setting._asdict() for setting in settings],
             "dedicated": dedicated,
         },
         ensure_ascii=False,
