@@ -4,6 +4,11 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The machine is shared, and no test asserts a speed; all else as Hypothesis has it, in CI or out of it.
+settings.register_profile("dexaflow", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("dexaflow")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -326,20 +326,18 @@ JSON_LIKE = st.recursive(
 )
 
 
-@settings(deadline=None)  # the machine is shared
 @given(JSON_LIKE)
 def test_whatever_is_answered_is_json_in_utf8(value: object) -> None:
     json.loads(encode(value).decode("utf-8"), parse_constant=pytest.fail)
 
 
-@settings(deadline=None)  # the machine is shared
 @given(JSON_LIKE)
 def test_whatever_the_database_keeps_can_be_shown(value: object) -> None:
     shown = kept_json(json.dumps(value), None)
     json.loads(encode(shown).decode("utf-8"), parse_constant=pytest.fail)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(body=JSON_LIKE.map(lambda v: json.dumps(v).encode()) | st.binary(max_size=200))
 async def test_no_body_is_answered_with_500(api: httpx.AsyncClient, body: bytes) -> None:
     headers = {"Content-Type": "application/json"}

@@ -285,7 +285,7 @@ ANSWERS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(st.characters(), max_size=10), st.binary(max_size=200) | ANSWERS.map(lambda a: json.dumps(a).encode()))
 def test_no_body_makes_more_than_one_line_of_json(name: str, body: bytes) -> None:
     """NUL, invalid UTF-8, lone surrogates: the line stays ASCII JSON, the name the same."""

@@ -661,7 +661,7 @@ def test_variables_of_others_are_left_alone(problems: Problems) -> None:
     )
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.one_of(st.binary(max_size=80), st.text("{}[]:,&*!|>'\"#%@-?ab \n\t\\0", max_size=60).map(str.encode)))
 def test_no_file_makes_more_than_problems(problems: Problems, content: bytes) -> None:
     for problem in problems(content):
@@ -669,7 +669,7 @@ def test_no_file_makes_more_than_problems(problems: Problems, content: bytes) ->
         str(problem).encode()
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from(
         [

@@ -7,7 +7,7 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dexaflow.scheduling.cron import Cron
@@ -154,7 +154,6 @@ def _shown(zone: ZoneInfo, moment: datetime) -> tuple[int, int]:
     return local.hour, local.minute
 
 
-@settings(deadline=None)
 @given(near_a_change(), st.sampled_from(["0", "15", "30", "*/20", "59"]))
 def test_an_hourly_schedule_fires_exactly_when_the_wall_clock_shows_its_minute(
     where: tuple[ZoneInfo, datetime], minute: str
@@ -173,7 +172,6 @@ def test_an_hourly_schedule_fires_exactly_when_the_wall_clock_shows_its_minute(
     assert cron.before(start) == expected
 
 
-@settings(deadline=None)
 @given(near_a_change(), st.integers(0, 23), st.sampled_from([0, 15, 30, 59]))
 def test_a_daily_schedule_fires_once_for_every_day_of_the_calendar(
     where: tuple[ZoneInfo, datetime], hour: int, minute: int
@@ -195,7 +193,6 @@ def test_a_daily_schedule_fires_once_for_every_day_of_the_calendar(
 
 
 @example("0", "1-3", "*", (ZoneInfo("Europe/Berlin"), datetime(2024, 3, 31, 0, 30, tzinfo=UTC)))
-@settings(deadline=None)
 @given(
     minutes,
     st.sampled_from(["*", "0", "2", "1-3", "*/2", "0,23"]),

@@ -232,7 +232,7 @@ def _apply(states: dict[str, State], progress: Progress) -> None:
         states[task_id] = moved
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(dag=dags(), data=st.data())
 def test_every_run_ends_whatever_becomes_of_its_tasks(dag: DagSpec, data: st.DataObject) -> None:
     """No deadlock: as long as a run has not ended, one of its tasks is under way; no move is forbidden by the table."""

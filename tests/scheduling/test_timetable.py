@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dexaflow.model.dag_rules import PRESETS
@@ -211,7 +211,6 @@ zones = st.sampled_from(
 moments = st.datetimes(datetime(2015, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - bounds
 
 
-@settings(deadline=None)
 @given(schedules, zones, moments, st.booleans(), st.lists(st.floats(0, 400 * 86_400.0), min_size=1, max_size=12))
 def test_slots_only_go_forward_and_none_comes_twice_however_time_passes(
     schedule: str, zone: str, start: datetime, catchup: bool, waits: list[float]
@@ -238,7 +237,6 @@ def test_slots_only_go_forward_and_none_comes_twice_however_time_passes(
         now += timedelta(seconds=wait)
 
 
-@settings(deadline=None)
 @given(zones, moments)
 def test_the_wall_clock_of_the_zone_shows_the_hour_that_was_named(zone: str, start: datetime) -> None:
     slot = Timetable("15 12 * * *", zone, start, True).next_run(None, start)
