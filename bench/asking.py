@@ -120,7 +120,7 @@ class Counting:
     def __init__(self) -> None:
         self.failures = 0
 
-    def reviewed(self, request: Request, hook: str, outcome: Outcome, seconds: float | None) -> None:
+    def reviewed(self, attempt: Attempt, hook: str, outcome: Outcome, seconds: float | None) -> None:
         """Nothing of it matters here."""
 
     def hook_failed(self, request: Request, hook: str, incident: str, cause: str, *, bypassed: bool) -> None:

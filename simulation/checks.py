@@ -10,16 +10,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
-from dexaflow.admission import Admit, Hold, Refuse, Request
+from dexaflow.admission import Admit, Hold, Refuse
 from dexaflow.admission.results import Admitted, Outcome
 from dexaflow.base.errors import TermLost
 from dexaflow.executors.ports import Launch
+from dexaflow.model.attempt import Attempt
 from dexaflow.model.dags import TaskSpec
 from dexaflow.model.execution import Execution
 from dexaflow.policy.policy import Policy
 from simulation.drawing import Drawn
 from simulation.reading import ENDED, IN_USE, Outside, Row, Seen
-from simulation.record import Broken, Process, Question, Record, Start, Try, key_of, shown_try
+from simulation.record import Broken, Process, Question, Record, Start, Try, shown_try
 
 __all__ = ["Check", "Checks", "Violation"]
 
@@ -540,8 +541,8 @@ class Checks:
         for check in self._all:
             check.answered(question)
 
-    def reviewed(self, plane: int, request: Request, hook: str, outcome: Outcome, *, put: bool) -> None:
-        tried = key_of(request)
+    def reviewed(self, plane: int, attempt: Attempt, hook: str, outcome: Outcome, *, put: bool) -> None:
+        tried = attempt.run_id, attempt.task_id, attempt.try_number
         walk = self.walks.get(tried)
         if not put and (walk is None or hook == self._first or walk.plane != plane):
             walk = self.walks[tried] = Walk(self.record.next(), plane)

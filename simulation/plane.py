@@ -16,6 +16,7 @@ from dexaflow.admission.results import Admitted, Outcome
 from dexaflow.base.errors import DexaflowError
 from dexaflow.dispatch.dispatcher import Dispatcher
 from dexaflow.dispatch.line import Line
+from dexaflow.model.attempt import Attempt
 from dexaflow.policy.policy import Policy
 from dexaflow.reports.handling import AgentReports
 from dexaflow.reports.logs import LogFiles
@@ -251,10 +252,10 @@ class _Observer:
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
 
-    def reviewed(self, request: Request, hook: str, outcome: Outcome, seconds: float | None) -> None:
+    def reviewed(self, attempt: Attempt, hook: str, outcome: Outcome, seconds: float | None) -> None:
         """See `Observer.reviewed`."""
         if not self._plane.dead:
-            self._plane._around.checks.reviewed(self._plane.number, request, hook, outcome, put=seconds is not None)
+            self._plane._around.checks.reviewed(self._plane.number, attempt, hook, outcome, put=seconds is not None)
 
     def hook_failed(self, request: Request, hook: str, incident: str, cause: str, *, bypassed: bool) -> None:
         """See `Observer.hook_failed`."""
