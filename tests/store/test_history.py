@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from dexaflow.store import admitting, leading, people
+from dexaflow.store import admitting, gauges, leading, people
 from dexaflow.store.engine import open_reader
 from dexaflow.store.reading import Reader
 from dexaflow.store.reading_filters import AttemptFilter, DagFilter, RunFilter
@@ -142,6 +142,18 @@ def test_a_run_costs_the_same_from_trigger_to_end(little: World, much: World) ->
         a_run(world, "first")
         found.append(work(world.engine, partial(a_run, world, "second")))
     assert found[1] <= 2 * found[0] + 2, found
+
+
+def test_what_looks_over_everything_now_and_then_looks_at_no_run_twice(little: World, much: World) -> None:
+    """What versions are still needed, what is in which state, how full the pools are."""
+    found: list[list[int]] = []
+    for world in (little, much):
+        for number in range(20):
+            world.register(a_task(f"t{number}"), dag_id="edited")
+        assert world.do(people.snapshots_in_use)
+        looks = (people.snapshots_in_use, people.remove_unused_versions, gauges.attempts_in_state, gauges.pool_slots)
+        found.append([work(world.engine, partial(world.do, look)) for look in looks])
+    assert all(large <= 2 * small + 2 for small, large in zip(*found, strict=True)), found
 
 
 def test_retention_removes_the_same_piece_of_any_history(little: World, much: World) -> None:

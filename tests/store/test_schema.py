@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Engine, inspect
+from sqlalchemy import Engine, PrimaryKeyConstraint, UniqueConstraint, inspect
 
 from dexaflow.base.errors import StoreError
 from dexaflow.store.migrating import migrate
@@ -51,3 +51,15 @@ def test_what_must_never_be_is_refused_by_the_database_itself(world: World, chan
     world.queued(a_task())
     with pytest.raises(StoreError):
         world.do(lambda tx: tx.run(f"UPDATE task_instances SET {change}"))
+
+
+def test_every_foreign_key_leads_an_index() -> None:
+    """Without one, the removal of each row that is pointed at walks through the whole table that points."""
+    for table in metadata.tables.values():
+        leading = {next(iter(index.columns)).name for index in table.indexes} | {
+            next(iter(key.columns)).name
+            for key in table.constraints
+            if isinstance(key, PrimaryKeyConstraint | UniqueConstraint) and key.columns
+        }
+        for column in table.columns:
+            assert not column.foreign_keys or column.name in leading, f"{table.name}.{column.name}"

@@ -218,8 +218,8 @@ def ask_now(tx: Tx, *, attempt_id: str | None, hook: str | None) -> int:
 def snapshots_in_use(tx: Tx) -> set[str]:
     """Return the snapshots that a DAG's latest version or a kept run needs."""
     rows = tx.all(
-        "SELECT DISTINCT snapshot FROM dag_versions WHERE id IN (SELECT version_id FROM dags)"
-        " OR id IN (SELECT version_id FROM runs)"
+        "SELECT DISTINCT snapshot FROM dag_versions v WHERE id IN (SELECT version_id FROM dags)"
+        " OR EXISTS (SELECT 1 FROM runs r WHERE r.version_id = v.id)"
     )
     return {r.snapshot for r in rows}
 
@@ -264,5 +264,5 @@ def remove_unused_versions(tx: Tx) -> int:
     """Remove the versions that neither are a DAG's latest nor have a run that is kept. Returns how many."""
     return tx.run(
         "DELETE FROM dag_versions WHERE id NOT IN (SELECT version_id FROM dags)"
-        " AND id NOT IN (SELECT version_id FROM runs)"
+        " AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.version_id = dag_versions.id)"
     )

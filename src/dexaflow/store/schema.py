@@ -137,6 +137,7 @@ runs = Table(
     Index(None, "dag_id", "state"),
     Index(None, "state", "ended_at"),
     Index(None, "queued_at", "run_id"),
+    Index(None, "version_id"),  # which versions are still needed (`history.retention`)
     Index(None, "dag_id", "queued_at", "run_id"),
     Index(
         "ix_runs_queued",
