@@ -244,8 +244,8 @@ def test_a_hook_in_process_that_raises_ends_with_1(tmp_path: Path) -> None:
         ("execution: {admission: {timeout: 5}}", [], "has no unit"),
         ("execution: {admission: {hooks: ['nowhere:hook']}}", [], "nowhere"),
         ("execution: {admission: {hooks: ['os:path']}}", [], "not a hook"),
-        ("execution: {admission: {hooks: ['os:getpid']}}", ["--request", "none.json"], "cannot be read"),
-        ("execution: {admission: {hooks: ['os:getpid']}}", ["--request", "dexaflow.yaml"], "question"),
+        ("execution: {admission: {hooks: ['os:fspath']}}", ["--request", "none.json"], "cannot be read"),
+        ("execution: {admission: {hooks: ['os:fspath']}}", ["--request", "dexaflow.yaml"], "question"),
     ],
 )
 def test_what_cannot_be_asked_is_one_line_and_exit_code_2(

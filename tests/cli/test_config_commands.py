@@ -86,7 +86,9 @@ def test_reference_prints_the_page(tmp_path: Path) -> None:
 def test_hooks_in_process_are_imported_as_the_boot_does(tmp_path: Path) -> None:
     """What `check` calls fine, the server starts with (R8.1)."""
     config = tmp_path / "dexaflow.yaml"
-    config.write_text("execution: {admission: {hooks: ['nowhere:hook', 'json:nothing']}}\n")
+    config.write_text("execution: {admission: {hooks: ['nowhere:hook', 'json:nothing', 'stops:hook', 'two:hook']}}\n")
+    (tmp_path / "stops.py").write_text("raise KeyboardInterrupt\n")
+    (tmp_path / "two.py").write_text("def hook(request, client): ...\n")
     ended = subprocess.run(
         [sys.executable, "-m", "dexaflow.cli.main", "config", "check", str(config)],
         capture_output=True, text=True, cwd=tmp_path, check=False,
@@ -94,6 +96,8 @@ def test_hooks_in_process_are_imported_as_the_boot_does(tmp_path: Path) -> None:
     assert ended.returncode == 1
     assert "there is no module nowhere" in ended.stderr
     assert "json has no 'nothing'" in ended.stderr
+    assert "stops cannot be imported: KeyboardInterrupt" in ended.stderr
+    assert "two:hook takes (request, client)" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 

@@ -38,6 +38,9 @@ def stuck(request):
     Path("asked").touch()
     time.sleep(600)
 
+def nothing_to_decide_on():
+    return admit()
+
 class Policy:
     def __call__(self, request):
         return admit()
@@ -74,6 +77,7 @@ def command(*arguments: str | Path) -> list[str]:
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "policies.py").write_text(HOOKS)
     (tmp_path / "broken.py").write_text("raise ValueError('line one\\nline two')\n")
+    (tmp_path / "interrupting.py").write_text("raise KeyboardInterrupt\n")
     (tmp_path / "leaving.py").write_text("import sys; sys.exit(3)\n")
     return tmp_path
 
@@ -218,6 +222,8 @@ def test_a_hook_that_never_returns_cannot_keep_the_process(start: Start, folder:
         (["policies:Policy"], "is a class"),
         (["broken:hook"], "cannot be imported: ValueError: line one"),
         (["leaving:hook"], "cannot be imported: SystemExit"),
+        (["interrupting:hook"], "cannot be imported: KeyboardInterrupt"),
+        (["policies:nothing_to_decide_on"], "takes no argument; have it take one argument, the request"),
         (["policies:policy", "--host", "0.0.0.0"], "--tls-cert"),
         (["policies:policy", "--tls-cert", "tls.crt"], "both"),
         (["policies:policy", "--tls-cert", "no.crt", "--tls-key", "no.key"], "cannot be read"),

@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import dataclasses
-import functools
 import gc
 import itertools
+import json
 import random
+import re
 import threading
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
@@ -16,7 +17,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dexaflow.admission.decisions import MAX_ANSWER_BYTES, Admit, Changes, Decision, Hold, Refuse, Request, admit
+from dexaflow.admission.decisions import (
+    MAX_ANSWER_BYTES,
+    Admit,
+    Changes,
+    Decision,
+    Hold,
+    Refuse,
+    Request,
+    admit,
+    hold,
+    refuse,
+)
 from dexaflow.admission.envelope import answer, decision_of, read_answer
 from dexaflow.base.errors import HookBroken
 from dexaflow.hooks.inprocess import InProcessCaller
@@ -107,6 +119,72 @@ async def test_exception_of_any_making_is_one_failure_with_a_short_cause(
         assert caller.abandoned == 0
 
 
+# -- where it happened
+
+
+def label_of_a_number(request: Any) -> Any:
+    return admit(labels={"a": 1})  # type: ignore[dict-item]  # the fault under test
+
+
+def hold_on_nothing(request: Any) -> Any:
+    return hold(None)  # type: ignore[arg-type]  # the fault under test
+
+
+def refuse_a_number(request: Any) -> Any:
+    return refuse(5)  # type: ignore[arg-type]  # the fault under test
+
+
+def change_the_request(request: Any) -> Any:
+    request.tenant_id = "x"
+
+
+def changes_that_raise(request: Any) -> Any:
+    class Labels(dict[str, str]):
+        def items(self) -> Any:
+            raise ValueError("no items")
+
+    return Admit(Changes(labels=Labels(a="b")))
+
+
+def in_a_library(request: Any) -> Any:
+    return json.loads("{")
+
+
+@both
+@pytest.mark.parametrize(
+    ("hook", "file", "offset"),
+    [
+        (label_of_a_number, __file__, 1),
+        (hold_on_nothing, __file__, 1),
+        (refuse_a_number, __file__, 1),
+        (change_the_request, __file__, 1),
+        (changes_that_raise, __file__, 3),
+        (in_a_library, json.decoder.__file__, None),
+    ],
+)
+async def test_cause_names_the_line_of_the_hook_and_never_one_of_ours(
+    kind: Kind, hook: Any, file: str, offset: int | None
+) -> None:
+    async with caller_of(kind(hook)) as caller:
+        cause = await cause_of(caller)
+    line = r"\d+" if offset is None else str(hook.__code__.co_firstlineno + offset)
+    assert re.search(rf" \({re.escape(file)}:{line}\)$", cause), cause
+
+
+@both
+@pytest.mark.parametrize("answer", ["admit", 3, object(), Admit(3), Hold(3)])  # type: ignore[arg-type]  # the faults
+async def test_cause_has_no_line_where_none_of_the_hooks_is_to_blame(kind: Kind, answer: object) -> None:
+    async with caller_of(kind(as_is(answer))) as caller:
+        assert ".py" not in await cause_of(caller)
+
+
+async def test_cause_of_a_hook_without_a_file_names_the_line_all_the_same() -> None:
+    made: dict[str, Any] = {}
+    exec("def hook(request):\n    return 1 / 0\n", made)
+    async with caller_of(made["hook"]) as caller:
+        assert (await cause_of(caller)).endswith("(<string>:2)")
+
+
 # -- what is no decision
 
 
@@ -128,6 +206,11 @@ async def yielding_async(request: Request) -> AsyncIterator[Decision]:
     yield admit()
 
 
+def hidden(function: Any) -> Any:
+    """As a decorator might: what is behind it cannot be told without calling it."""
+    return lambda *arguments: function(*arguments)
+
+
 class WrongAwaitable:
     """Gives the event loop something to wait for that is nothing."""
 
@@ -143,9 +226,8 @@ class NoIterator:
 @pytest.mark.parametrize(
     ("hook", "said"),
     [
-        (yielding, "not generator"),
-        (yielding_async, "not async_generator"),
-        (functools.partial(yielding), "not generator"),
+        (hidden(yielding), "not generator"),
+        (hidden(yielding_async), "not async_generator"),
         (as_is(yielding_async), "not function"),
         (as_is(WrongAwaitable()), "RuntimeError"),
         (as_is(NoIterator()), "TypeError"),

@@ -1,13 +1,18 @@
 """What counts as a hook, what it is called, and finding it (R8.1)."""
 
 import functools
+import signal
+import types
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from dexaflow.admission.decisions import Decision, Request, admit
 from dexaflow.base.errors import ConfigError
+from dexaflow.endpoint import asgi_app
 from dexaflow.hooks.naming import check_names, hook_function, hook_name, load_hook
 
 HERE = "tests.hooks.test_naming"
@@ -109,6 +114,11 @@ def test_hook_is_found_by_module_and_name(tmp_path: Path) -> None:
         ("class x: pass", "{}:x", "class"),
         ("x = lambda request: None", "{}:x", "lambda"),
         ("def __getattr__(name): raise ValueError(name)", "{}:x", "has no 'x'"),
+        ("def __getattr__(name): raise KeyboardInterrupt", "{}:x", "has no 'x'"),
+        ("raise KeyboardInterrupt", "{}:x", "cannot be imported: KeyboardInterrupt"),
+        ("raise GeneratorExit", "{}:x", "cannot be imported: GeneratorExit"),
+        ("class C: review = property(lambda self: exit(3))\nx = C()", "{}:x", "cannot be read: SystemExit: 3"),
+        ("def x(): ...", "{}:x", "x takes no argument; have it take one argument, the request"),
         ("", "no_colon", "package.module:name"),
         ("", "a:b:c", "package.module:name"),
         ("", "a/b:c", "package.module:name"),
@@ -152,3 +162,115 @@ def test_a_name_that_cannot_be_read_is_one_line_and_one_that_changes_is_read_onc
     with pytest.raises(ConfigError, match="cannot be read"):
         hook_name(_Raising())  # type: ignore[arg-type]  # any object may come
     assert hook_name(_SlyNamed()) == "fine"  # type: ignore[arg-type]  # any object may come
+
+
+def test_ctrl_c_while_a_hook_is_loaded_is_no_fault_of_the_hooks(tmp_path: Path) -> None:
+    """And afterwards it means what it meant before."""
+    before = signal.getsignal(signal.SIGINT)
+    (tmp_path / "hook_of_ctrl_c.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    with pytest.raises(KeyboardInterrupt):
+        load_hook("hook_of_ctrl_c:x", tmp_path)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+# -- what is no hook by its looks
+
+
+def two(request: Request, client: object) -> Decision:
+    return admit()
+
+
+def by_keyword(*, request: Request) -> Decision:
+    return admit()
+
+
+def and_more(request: Request, *, client: object) -> Decision:
+    return admit()
+
+
+def yields(request: Request) -> Iterator[Decision]:
+    yield admit()
+
+
+async def yields_async(request: Request) -> AsyncIterator[Decision]:
+    yield admit()
+
+
+class CalledYielding:
+    def __call__(self, request: Request) -> Iterator[Decision]:
+        yield admit()
+
+
+class ReviewingNothing:
+    def review(self) -> Decision:
+        return admit()
+
+
+@pytest.mark.parametrize(
+    ("hook", "said"),
+    [
+        (lambda: admit(), "takes no argument"),
+        (two, f"{HERE}:two takes (request, client)"),
+        (functools.partial(by_keyword), f"{HERE}:by_keyword takes (request=)"),
+        (by_keyword, "takes (request=)"),
+        (and_more, "takes (request, client=)"),
+        (ReviewingNothing(), "ReviewingNothing.review takes no argument"),
+        (SimpleNamespace(review=two), "takes (request, client)"),
+        (yields, "is a generator function"),
+        (functools.partial(yields), "is a generator function"),
+        (CalledYielding(), "CalledYielding is a generator function"),
+        (yields_async, "is an async generator function"),
+    ],
+)
+def test_hook_that_could_never_give_a_decision_is_refused_before_it_is_asked(hook: Any, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        hook_function(hook)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(TypeError, match="; have it "):
+        asgi_app(hook)
+
+
+def with_client(function: Any) -> Any:
+    @functools.wraps(function)
+    def given(request: Request) -> Any:
+        return function(request, "client")
+
+    return given
+
+
+@types.coroutine
+def old_coroutine(request: Request) -> Generator[None, None, Decision]:
+    yield
+    return admit()
+
+
+class OwnSignature:
+    @property
+    def __signature__(self) -> None:
+        raise SystemExit(3)
+
+    def __call__(self, request: Request) -> Decision:
+        return admit()
+
+
+def and_less(request: Request, client: object = None, *more: object, **others: object) -> Decision:
+    return admit()
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        with_client(two),
+        functools.partial(two, client="client"),
+        old_coroutine,
+        OwnSignature(),
+        and_less,
+        lambda *anything: admit(),
+        max,
+    ],
+)
+def test_hook_that_may_well_give_a_decision_is_not_refused(hook: Any) -> None:
+    """Of a decorated function, what counts is what the decorator takes."""
+    assert hook_function(hook) is hook
+    asgi_app(hook)

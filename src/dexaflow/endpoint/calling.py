@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from dexaflow.admission.decisions import Admit, Decision, Hold, Refuse, Request
+from dexaflow.admission.hook_shape import is_async, shape_problem
 
 __all__ = ["Hook", "HookCalls", "HookFailed"]
 
@@ -46,19 +47,20 @@ class HookCalls:
         timeout: Seconds that a call may take; the request's `deadline` says when they end.
 
     Raises:
-        TypeError: it is none of them.
+        TypeError: it is none of them, does not take a request, or gives no decision (a generator).
     """
 
     def __init__(self, hook: Hook, *, timeout: float) -> None:
         function = hook if callable(hook) else getattr(hook, "review", None)
         if isinstance(hook, type) or not callable(function):
             raise TypeError(f"{hook!r} is not a hook; give a function, or an object with a method `review`")
+        wrong = shape_problem(function)
+        if wrong:
+            problem, fix = wrong
+            raise TypeError(f"{hook!r} {problem}; {fix}")
         self._hook: HookFunction = function
         self._timeout = timeout
-        # `__call__` of an object, seen through the class: that is what `hook(...)` calls.
-        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(type(function), "__call__", None)  # noqa: B004 - its kind is asked, not whether it is there
-        )
+        self._is_async = is_async(function)
         self._threads = 0
 
     async def decide(self, request: Request) -> Decision:

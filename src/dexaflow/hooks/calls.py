@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from dexaflow.admission import decisions
 from dexaflow.admission.decisions import Admit, Decision, Hold, Refuse, Request
 from dexaflow.admission.envelope import decision_of
 from dexaflow.admission.ports import Answered
@@ -21,6 +20,7 @@ from dexaflow.model.execution import Execution, Resources
 __all__ = ["Call", "Failure", "Outcome", "Returns", "ToAwait", "let_go", "run_async", "run_plain", "sealed"]
 
 MAX_CAUSE_CHARACTERS: Final = 500
+_OURS: Final = __name__.partition(".")[0]
 
 
 class Failure:
@@ -153,14 +153,14 @@ def _decision(name: str, uid: str, answer: object) -> Decision | Failure:
     try:
         return decision_of(uid, answer)
     except BaseException as error:  # noqa: BLE001 - foreign code: its mappings, its classes
-        said = _described(error, unless_in=decisions.__file__)
+        said = _described(error)
         if answer is None:
             said += "; a path through it that ends without `return` returns None"
         return Failure(f"what {name} returned cannot be used: {said}")
 
 
-def _described(error: BaseException, *, unless_in: str = "") -> str:
-    """Return an exception in one text: type, message, and where it was raised unless in that file. Never raises."""
+def _described(error: BaseException) -> str:
+    """Return an exception in one text: type, message, and the hook's line that it came from. Never raises."""
     text = "an exception that cannot be described"
     try:
         text = type.__dict__["__name__"].__get__(type(error))  # a class of its own kind may have other ideas
@@ -168,14 +168,32 @@ def _described(error: BaseException, *, unless_in: str = "") -> str:
     except BaseException:  # noqa: BLE001 - foreign code: one that cannot be printed
         pass
     try:
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        if trace is not None and trace.tb_frame.f_code.co_filename != unless_in:
-            text = f"{text} ({trace.tb_frame.f_code.co_filename}:{trace.tb_lineno})"
+        place = _place_of(error)
+        if place:
+            text = f"{text} ({place})"
     except BaseException:  # noqa: BLE001 - foreign code: one that has no such place
         pass
     return text
+
+
+def _place_of(error: BaseException) -> str:
+    """Return file and line of the innermost frame that is not ours, "" if there is none.
+
+    Its author can do nothing about a line of `admit()`; nor about one that is in no file (`<string>`, a dataclass's
+    own methods), unless there is no other.
+    """
+    place = made_up = ""
+    trace = error.__traceback__
+    while trace is not None:
+        frame, line = trace.tb_frame, trace.tb_lineno
+        trace = trace.tb_next
+        if str(frame.f_globals.get("__name__")).partition(".")[0] == _OURS:
+            continue
+        if frame.f_code.co_filename.startswith("<"):
+            made_up = f"{frame.f_code.co_filename}:{line}"
+        else:
+            place = f"{frame.f_code.co_filename}:{line}"
+    return place or made_up
 
 
 def sealed(request: Request, deadline: float) -> Request:

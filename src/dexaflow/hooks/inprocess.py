@@ -12,7 +12,6 @@ that had begun beside it are stuck with it.
 
 import asyncio
 import contextlib
-import inspect
 import sys
 import time
 from collections import deque
@@ -22,6 +21,7 @@ from typing import Final
 import structlog
 
 from dexaflow.admission.decisions import Request
+from dexaflow.admission.hook_shape import is_async
 from dexaflow.admission.ports import Answered
 from dexaflow.base.errors import HookBroken
 from dexaflow.hooks.calls import Call, Failure, Outcome, Returns, ToAwait, let_go, run_async, run_plain, sealed
@@ -58,10 +58,7 @@ class InProcessCaller:
         self._name = hook_name(hook)
         self._timeout = timeout
         self._patience = max(STALL_SECONDS, timeout / 4)
-        # Of an object, `__call__` is looked up on its class, as the call itself does.
-        self._is_async = inspect.iscoroutinefunction(self._function) or inspect.iscoroutinefunction(
-            getattr(type(self._function), "__call__", None)  # noqa: B004 - its kind is asked, not whether it is there
-        )
+        self._is_async = is_async(self._function)
         self._threads = DaemonThreads("dexaflow-hook")
         self._loop: HookLoop | None = None  # where async calls begin
         self._retired: list[HookLoop] = []

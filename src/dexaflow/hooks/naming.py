@@ -3,13 +3,17 @@
 import importlib
 import inspect
 import re
+import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from types import FrameType
+from typing import Any, Final, Protocol
 
 from dexaflow.admission.decisions import Decision, Request
+from dexaflow.admission.hook_shape import shape_problem
 from dexaflow.base.errors import ConfigError
 from dexaflow.base.text import shown
 
@@ -39,20 +43,27 @@ def hook_function(hook: Hook) -> HookFunction:
     """Return what to call: the hook itself if it can be called, else its `review`.
 
     Raises:
-        ConfigError: it is neither, or a class.
+        ConfigError: it is neither, or a class; or it does not take a request, or gives no decision (a generator).
     """
     if isinstance(hook, type):
         raise ConfigError(HOOKS_KEY, f"{_called(hook)} is a class", "give an object made from it")
-    if callable(hook):
-        return hook
-    review = getattr(hook, "review", None)
-    if callable(review):
-        function: HookFunction = review
-        return function
     kind = _called(type(hook))
-    raise ConfigError(
-        HOOKS_KEY, f"an object of type {kind} is not a hook", "give a function, or an object with a method `review`"
-    )
+    try:
+        function = hook if callable(hook) else _attribute(hook, "review")
+    except _Unreadable as error:
+        problem = f"`review` of an object of type {kind} cannot be read: {error}"
+        raise ConfigError(HOOKS_KEY, problem, "make it a method") from error
+    if not callable(function):
+        raise ConfigError(
+            HOOKS_KEY, f"an object of type {kind} is not a hook", "give a function, or an object with a method `review`"
+        )
+    wrong = shape_problem(function)
+    if wrong:
+        problem, fix = wrong
+        named = _within(function)
+        called = _called(named) if inspect.isroutine(named) else f"an object of type {kind}"
+        raise ConfigError(HOOKS_KEY, f"{called} {problem}", fix)
+    return function
 
 
 def hook_name(hook: Hook) -> str:
@@ -63,9 +74,9 @@ def hook_name(hook: Hook) -> str:
     """
     fix = "set its `name` attribute to a text of its own"
     try:
-        given: object = getattr(hook, "name", None)
-    except (Exception, SystemExit) as error:  # a property of theirs
-        raise ConfigError(HOOKS_KEY, f"the `name` of a hook cannot be read: {_said(error)}", fix) from error
+        given = _attribute(hook, "name")
+    except _Unreadable as error:
+        raise ConfigError(HOOKS_KEY, f"the `name` of a hook cannot be read: {error}", fix) from error
     if isinstance(given, str):
         given = "".join(given)  # plain text, whatever a class of theirs makes of it
     if given is not None:
@@ -75,9 +86,7 @@ def hook_name(hook: Hook) -> str:
             problem = f"'{shown(given[:80])}' cannot be the name of a hook"
             raise ConfigError(HOOKS_KEY, problem, f"{fix}: one line of 1 to {MAX_NAME_CHARACTERS} characters")
         return str(given)
-    named: object = hook
-    while isinstance(named, partial):
-        named = named.func
+    named = _within(hook)
     if not inspect.isroutine(named):
         named = type(named)
     name = _called(named)
@@ -116,11 +125,13 @@ def load_hook(target: str, folder: Path | None = None) -> Hook:
     module_name, _, name = target.partition(":")
     if folder is not None and str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
+    ctrl_c = _CtrlC()
     try:
-        found: object = importlib.import_module(module_name)
+        with ctrl_c:
+            found: object = importlib.import_module(module_name)
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise  # somebody stops us
+        if ctrl_c.pressed:
+            raise
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and (module_name == missing or module_name.startswith(missing + ".")):
             problem, fix = f"there is no module {missing} for '{target}'", "install it, or correct the name"
@@ -129,14 +140,62 @@ def load_hook(target: str, folder: Path | None = None) -> Hook:
         raise ConfigError(HOOKS_KEY, problem, fix) from error
     for part in name.split("."):
         try:
-            found = getattr(found, part)
-        except (Exception, SystemExit) as error:
+            with ctrl_c:
+                found = getattr(found, part)
+        except BaseException as error:
+            if ctrl_c.pressed:
+                raise
             problem = f"{module_name} has no '{name}'"
             raise ConfigError(HOOKS_KEY, problem, "write the name of a hook that it defines") from error
     hook: Hook = found  # type: ignore[assignment]  # what it takes and gives is seen when it is called
     hook_function(hook)
     hook_name(hook)
     return hook
+
+
+class _Unreadable(Exception):  # noqa: N818 - what the attribute is
+    """An attribute cannot be read; ``str()`` is what was raised instead, in one line."""
+
+
+def _attribute(thing: object, name: str) -> Any:
+    """Return an attribute of something foreign, which may run its code; None when there is none."""
+    ctrl_c = _CtrlC()
+    try:
+        with ctrl_c:
+            return getattr(thing, name, None)
+    except BaseException as error:
+        if ctrl_c.pressed:
+            raise
+        raise _Unreadable(_said(error)) from error
+
+
+class _CtrlC:
+    """Tells somebody's Ctrl-C from a `KeyboardInterrupt` that foreign code raises by itself, within its context."""
+
+    def __init__(self) -> None:
+        self.pressed = False
+        self._before: Any = None  # Any: as the signal module has it
+
+    def __enter__(self) -> None:
+        # Signals come to the main thread alone; None is a handler that Python could not put back.
+        in_main = threading.current_thread() is threading.main_thread()
+        if in_main and signal.getsignal(signal.SIGINT) not in (None, signal.SIG_IGN):
+            self._before = signal.signal(signal.SIGINT, self._press)
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None and signal.getsignal(signal.SIGINT) == self._press:  # else they have set their own
+            signal.signal(signal.SIGINT, self._before)
+        self._before = None
+
+    def _press(self, number: int, frame: FrameType | None) -> None:
+        self.pressed = True
+        raise KeyboardInterrupt
+
+
+def _within(function: object) -> object:
+    while isinstance(function, partial):
+        function = function.func
+    return function
 
 
 def _called(thing: object) -> str:
