@@ -1,4 +1,6 @@
-"""Endpoints that we did not write, each set up to do the same things: `SERVERS`. `HTTP2_ONLY` know no HTTP/1.1.
+"""Endpoints that we did not write, each set up to do the same things: `SERVERS`.
+
+`RELOADING` take up their configuration anew by a signal, questions or not. `HTTP2_ONLY` know no HTTP/1.1.
 
 Paths: `/admit` answers 200 with `ANSWER`; `/big` answers 200 with more than 64 KiB; `/moved` redirects to `/admit`;
 `/missing` is not found; `/silent` never answers. Idle connections are closed after `IDLE_SECONDS`.
@@ -20,7 +22,17 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["ANSWER", "HTTP2_ONLY", "IDLE_SECONDS", "SERVERS", "Server", "program", "running"]
+__all__ = [
+    "ANSWER",
+    "HTTP2_ONLY",
+    "IDLE_SECONDS",
+    "RELOADING",
+    "RELOAD_SIGNALS",
+    "SERVERS",
+    "Server",
+    "program",
+    "running",
+]
 
 ANSWER = b'{"ok":true}'
 IDLE_SECONDS = 1
@@ -85,8 +97,14 @@ class Server:
         finally:
             self.signal(signal.SIGCONT)
 
+    def end(self) -> None:
+        """Stop it in good order, its workers too."""
+        self.signal(signal.SIGTERM)
+        for process in self._processes:
+            process.wait(START_SECONDS)
+
     def stop(self) -> None:
-        """Stop it, and with it all its connections."""
+        """Kill it, and with it all its connections."""
         self.signal(signal.SIGKILL)
         for process in self._processes:
             process.wait()
@@ -351,6 +369,19 @@ def _node_http2(setup: Setup) -> list[Command]:
     return [[program("node"), str(script)]]
 
 
+def _nginx_reloading(setup: Setup) -> list[Command]:
+    config = Path(_nginx(setup)[0][-1])
+    config.write_text(config.read_text().replace("master_process off;", "user root;"))
+    return [[program("nginx"), "-p", str(setup.folder), "-c", str(config)]]
+
+
+def _haproxy_reloading(setup: Setup) -> list[Command]:
+    config = Path(_haproxy(setup)[0][-1])
+    handing_over = f"global\n    stats socket {setup.folder}/stats mode 600 expose-fd listeners\n"
+    config.write_text(config.read_text().replace("global\n", handing_over, 1))
+    return [[program("haproxy"), "-W", "-db", "-f", str(config)]]
+
+
 Maker = Callable[[Setup], list[Command]]
 SERVERS: dict[str, Maker] = {
     "nginx": _nginx,
@@ -361,6 +392,8 @@ SERVERS: dict[str, Maker] = {
     "stunnel": _stunnel,
     "http.server 1.0": _http_1_0,
 }
+RELOADING: dict[str, Maker] = {"nginx": _nginx_reloading, "haproxy": _haproxy_reloading}
+RELOAD_SIGNALS = {"nginx": signal.SIGHUP, "haproxy": signal.SIGUSR2}
 HTTP2_ONLY: dict[str, Maker] = {"haproxy": _haproxy_http2, "node": _node_http2}
 
 

@@ -11,6 +11,7 @@ import trustme
 
 from tests.hooks.asking import LONG, SHORT, a_transport, broken, timed_out
 from tests.hooks.misbehaving import Endpoint, Peer, answer, in_a_thread
+from tests.hooks.races import keep_alive_races
 
 CLOSES: dict[str, Callable[[Peer], None]] = {"close": Peer.close, "reset": Peer.reset}
 
@@ -192,3 +193,12 @@ async def test_unasked_bytes_that_lie_in_the_socket_are_not_taken_for_the_next_a
             more.set()
             assert sent.wait(10)
             assert (await transport.post(b"{}")).body == b"2"
+
+
+async def test_closing_that_crosses_a_question_on_the_way_is_no_failure(
+    ca: trustme.CA, endpoint_tls: ssl.SSLContext | None
+) -> None:
+    """Thousands of times: each question is answered, with its own answer."""
+    outcomes = await keep_alive_races(1.0, endpoint_tls, ca)
+    assert outcomes["connections"] > 10
+    assert set(outcomes) == {"answered", "connections"}, outcomes

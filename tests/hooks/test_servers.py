@@ -1,15 +1,18 @@
 """The same promises with endpoints that we did not write (R4.1, R7.1, R7.5, R7.6)."""
 
 import asyncio
-from collections.abc import Iterator
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 import trustme
 
 from dexaflow.base.errors import HookBroken
+from dexaflow.hooks.transport import Transport
 from tests.hooks.asking import LONG, SHORT, a_transport, broken, timed_out
-from tests.hooks.servers import ANSWER, HTTP2_ONLY, IDLE_SECONDS, SERVERS, Server, running
+from tests.hooks.servers import ANSWER, HTTP2_ONLY, IDLE_SECONDS, RELOAD_SIGNALS, RELOADING, SERVERS, Server, running
 
 
 @pytest.fixture(scope="module", params=SERVERS)
@@ -74,6 +77,71 @@ async def test_restart_between_two_questions_is_no_failure(server: Server, ca: t
         server.start()
         answers = await asyncio.gather(*[transport.post(b"{}") for _ in range(4)])
         assert {answer.body for answer in answers} == {ANSWER}
+
+
+@contextlib.asynccontextmanager
+async def under_load(transport: Transport) -> AsyncIterator[Counter[str]]:
+    """Ask without a pause, twenty at once, for the length of a block; counts what came of it."""
+    outcomes: Counter[str] = Counter()
+    ended = False
+
+    async def ask() -> None:
+        while not ended:
+            try:
+                assert (await transport.post(b"{}")).body == ANSWER
+                outcomes["answered"] += 1
+            except HookBroken as error:
+                outcomes["late" if error.timed_out else "broken"] += 1
+            await asyncio.sleep(0.002)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(20):
+            group.create_task(ask())
+        try:
+            yield outcomes
+        finally:
+            ended = True
+
+
+async def more(outcomes: Counter[str], answers: int) -> None:
+    """Wait for so many answers more."""
+    wanted = outcomes["answered"] + answers
+    while outcomes["answered"] < wanted:
+        await asyncio.sleep(0.005)
+
+
+async def test_restart_under_load_costs_what_was_asked_meanwhile_and_no_more(server: Server, ca: trustme.CA) -> None:
+    """Killed, away and back: nobody waits for what is gone, no place in the pool is lost."""
+    async with a_transport(server.url("/admit"), ca, timeout=LONG) as transport:
+        async with under_load(transport) as outcomes:
+            await more(outcomes, 100)
+            server.stop()
+            while not outcomes["broken"]:
+                await asyncio.sleep(0.005)
+            await asyncio.to_thread(server.start)
+            await more(outcomes, 100)
+            before = outcomes["broken"]
+            await more(outcomes, 100)
+            assert outcomes["broken"] == before
+        assert outcomes["late"] == 0
+        answers = await asyncio.gather(*[transport.post(b"{}") for _ in range(40)])
+        assert {answer.body for answer in answers} == {ANSWER}
+        assert (transport.waiting, transport.open_connections <= 16) == (0, True)
+
+
+@pytest.mark.parametrize("name", RELOADING)
+async def test_reload_in_good_order_under_load_costs_nothing(name: str, ca: trustme.CA, tmp_path: Path) -> None:
+    """Old workers close what is idle, just when we ask (R7.5)."""
+    pem = ca.issue_cert("localhost").private_key_and_cert_chain_pem.bytes()
+    with running(name, tmp_path, pem, RELOADING) as reloading:
+        async with a_transport(reloading.url("/admit"), ca, timeout=LONG) as transport:
+            async with under_load(transport) as outcomes:
+                for _ in range(3):
+                    await more(outcomes, 200)
+                    reloading.signal(RELOAD_SIGNALS[name])
+                await more(outcomes, 400)
+            assert set(outcomes) == {"answered"}
+        await asyncio.to_thread(reloading.end)
 
 
 async def test_server_of_another_authority_or_name_is_not_asked(server: Server, ca: trustme.CA) -> None:
