@@ -261,6 +261,14 @@ def test_an_empty_token_is_an_error_and_not_an_open_door() -> None:
 
 
 @pytest.mark.parametrize(
+    "path", ["admit", "", "/healthz", "/admit?key=1", "/admit#now", "/a%20b", "/a b", "/a\n", "/ü", "/./a", "/a/.."]
+)
+def test_a_path_that_could_never_be_asked_for_is_an_error(path: str) -> None:
+    with pytest.raises(ValueError, match="path"):
+        asgi_app(plain, path=path)
+
+
+@pytest.mark.parametrize(
     ("method", "path", "headers", "body", "status"),
     [
         ("GET", "/admit", {}, b"", 405),

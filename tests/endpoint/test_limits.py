@@ -9,7 +9,7 @@ import pytest
 from dexaflow.admission.decisions import Decision, Request, admit
 from dexaflow.admission.envelope import question
 from dexaflow.endpoint import asgi_app
-from dexaflow.endpoint.app import _Endpoint
+from dexaflow.endpoint.app import Endpoint
 from dexaflow.endpoint.heads import MAX_HEAD_BYTES, BoundedHeads
 from tests.endpoint.conftest import serving
 from tests.endpoint.test_app import REQUEST
@@ -63,7 +63,7 @@ async def test_a_head_that_does_not_come_ends_the_connection(begun: bytes) -> No
 
 async def test_a_body_that_does_not_come_is_a_problem() -> None:
     app = asgi_app(hook)
-    assert isinstance(app, _Endpoint)
+    assert isinstance(app, Endpoint)
 
     async with serving(replace(app, body_seconds=0.05)) as url:
         reader, writer = await connect(url)

@@ -22,6 +22,7 @@ from dexaflow.admission.envelope import question, read_answer
 from dexaflow.model.execution import Execution, Resources
 
 HOOKS = """
+import asyncio
 import time
 from pathlib import Path
 from dexaflow.admission.decisions import admit, refuse
@@ -31,12 +32,30 @@ async def budget(request):
 
 def slow(request):
     Path("asked").touch()
-    time.sleep(1.0)
+    time.sleep(0.5)
     return admit()
 
 def stuck(request):
     Path("asked").touch()
     time.sleep(600)
+
+async def stuck_async(request):
+    Path("asked").touch()
+    await asyncio.sleep(600)
+
+async def blocks_the_loop(request):
+    stuck(request)
+
+async def goes_on(request):
+    Path("asked").touch()
+    while True:
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            pass
+
+async def leaves_a_thread(request):
+    await asyncio.to_thread(stuck, request)
 
 def nothing_to_decide_on():
     return admit()
@@ -194,19 +213,62 @@ def test_sigterm_answers_what_is_asked_and_ends_with_0(start: Start, folder: Pat
     assert process.wait(30) == 0
 
 
-def test_a_hook_that_never_returns_cannot_keep_the_process(start: Start, folder: Path) -> None:
-    process, url = start("policies:stuck")
+def asked(url: str, folder: Path) -> http.client.HTTPConnection:
+    """Put a question, and return once the hook has it."""
     parts = urlsplit(url)
     assert parts.hostname is not None
     connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=60)
     connection.request("POST", parts.path, question(REQUEST))
     while not (folder / "asked").exists():
         time.sleep(0.01)
+    return connection
+
+
+def events_of(process: "subprocess.Popen[str]") -> list[str]:
+    """Return the events that a process has logged, which has said nothing else."""
+    assert process.stderr is not None
+    return [json.loads(line)["event"] for line in process.stderr.read().splitlines()]
+
+
+@pytest.mark.parametrize("hook", ["stuck", "stuck_async"])
+@pytest.mark.parametrize("signals", [1, 2], ids=["one signal", "two signals"])
+def test_questions_that_take_too_long_at_the_stop_get_503(start: Start, folder: Path, hook: str, signals: int) -> None:
+    """In the endpoint's own time, and without a word of the server below."""
+    process, url = start(f"policies:{hook}")
+    connection = asked(url, folder)
+
+    for _ in range(signals):
+        process.send_signal(signal.SIGTERM)
+
+    response = connection.getresponse()
+    assert (response.status, json.loads(response.read())["detail"]) == (503, "the endpoint is stopping")
+    connection.close()
+    assert process.wait(30) == 0
+    assert events_of(process) == ["questions_given_up"]
+
+
+def test_a_question_that_is_still_on_its_way_does_not_hold_up_the_stop(start: Start) -> None:
+    process, url = start("policies:policy")
+    with socket.create_connection((str(urlsplit(url).hostname), int(urlsplit(url).port or 0))) as client:
+        client.sendall(b"POST /admit HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.1 100 ")
+
+        process.send_signal(signal.SIGTERM)
+
+        assert client.recv(100).startswith(b"HTTP/1.1 503 ")
+        assert process.wait(30) == 0
+    assert events_of(process) == ["questions_given_up"]
+
+
+@pytest.mark.parametrize("hook", ["blocks_the_loop", "goes_on", "leaves_a_thread"])
+def test_no_hook_can_hold_up_the_stop(start: Start, folder: Path, hook: str) -> None:
+    process, url = start(f"policies:{hook}")
+    connection = asked(url, folder)
 
     process.send_signal(signal.SIGTERM)
-    process.send_signal(signal.SIGTERM)
 
-    process.wait(30)
+    assert process.wait(30) == 0
+    assert events_of(process)[-1] == "stop_held_up"
     connection.close()
 
 
@@ -232,6 +294,11 @@ def test_a_hook_that_never_returns_cannot_keep_the_process(start: Start, folder:
         (["policies:policy", "--token-file", "empty"], "empty"),
         (["policies:policy", "--token-file", "two-lines"], "header"),
         (["policies:policy", "--path", "admit"], "slash"),
+        (["policies:policy", "--path", "/healthz"], "--path: /healthz says whether the process lives; choose another"),
+        (["policies:policy", "--path", "/admit?key=1"], "'/admit?key=1' holds what no path may"),
+        (["policies:policy", "--path", "/a%64mit"], "holds what no path may"),
+        (["policies:policy", "--path", "/a\n\x1b[31m"], "holds what no path may"),
+        (["policies:policy", "--path", "/a/../admit"], "clients take its dots out"),
         (["policies:policy", "--host", "256.1.1.1", "--tls-cert", "x", "--tls-key", "y"], "cannot be read"),
     ],
 )

@@ -34,7 +34,7 @@ def serve(
 
     HOOK is the same function that runs in process: it takes a Request and returns admit(...), hold(reason) or
     refuse(reason). Its module is looked for in the current directory first. Certificate, key and token are read again
-    when their files change.
+    when their files change. At the stop, questions under way have two seconds.
     """
     from dexaflow.base.errors import ConfigError, UsageError
     from dexaflow.endpoint.serving import serve as serve_hook

@@ -3,15 +3,16 @@
 import asyncio
 import hmac
 import json
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from dexaflow.admission.envelope import MAX_QUESTION_BYTES, QuestionError, answer, read_question
 from dexaflow.endpoint.calling import Hook, HookCalls, HookFailed
 from dexaflow.observe.logs import attempt_fields, get_logger
 
-__all__ = ["App", "Hook", "asgi_app"]
+__all__ = ["HOOK_SECONDS", "App", "Endpoint", "Hook", "asgi_app", "usable_path"]
 
 Scope = MutableMapping[str, Any]  # Any: ASGI's own types
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -20,9 +21,16 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _log = get_logger("dexaflow.endpoint")
 
+HOOK_SECONDS = 30.0  # for one call of the hook: the longest that `execution.admission.timeout` can be
 BODY_SECONDS = 30.0  # for a question to arrive; no control plane waits longer for the answer (R7.1)
 
+HEALTH_PATH: Final = "/healthz"
+
 _NO_HEADERS: tuple[tuple[bytes, bytes], ...] = ()
+_CLOSE = ((b"connection", b"close"),)
+
+# What a path may be asked for by: RFC 3986's characters of one, less `%`, since it is compared unquoted.
+_PATH = re.compile(r"/[A-Za-z0-9/._~!$&'()*+,;=:@-]*", re.ASCII)
 
 _TITLES: Mapping[int, str] = {
     400: "Bad Request",
@@ -42,7 +50,7 @@ def asgi_app(
     *,
     token: str | Callable[[], str] | None = None,
     path: str = "/admit",
-    timeout: float = 30.0,
+    timeout: float = HOOK_SECONDS,
 ) -> App:
     """Return an ASGI application that answers admission questions with `hook`.
 
@@ -61,13 +69,26 @@ def asgi_app(
 
     Raises:
         TypeError: `hook` is not one.
-        ValueError: `token` is empty, or `path` does not begin with a slash.
+        ValueError: `token` is empty, or `path` cannot be asked for, or is `/healthz`.
     """
     if token == "":
         raise ValueError("the token is empty; give one, or None to ask for none")
+    return Endpoint(HookCalls(hook, timeout=timeout), token, usable_path(path))
+
+
+def usable_path(path: str) -> str:
+    """Return a path at which questions can be answered. Raises `ValueError`."""
     if not path.startswith("/"):
         raise ValueError(f"the path {path!r} does not begin with a slash")
-    return _Endpoint(HookCalls(hook, timeout=timeout), token, path)
+    if path == HEALTH_PATH:
+        raise ValueError(f"{HEALTH_PATH} says whether the process lives; choose another path")
+    if not _PATH.fullmatch(path):
+        raise ValueError(
+            f"the path {path!r} holds what no path may; write letters, digits, and any of /._~!$&'()*+,;=:@-"
+        )
+    if any(part in (".", "..") for part in path.split("/")):
+        raise ValueError(f"the path {path!r} is never asked for: clients take its dots out; write it without them")
+    return path
 
 
 class _Problem(Exception):  # noqa: N818 - RFC 9457's word
@@ -81,12 +102,24 @@ class _Problem(Exception):  # noqa: N818 - RFC 9457's word
         self.headers = tuple(headers)
 
 
-@dataclass(frozen=True, slots=True)
-class _Endpoint:
+@dataclass(slots=True, eq=False)
+class Endpoint:
+    """The application. Whoever serves it may `end` it, so that it stops in a time of its own."""
+
     calls: HookCalls
     token: str | Callable[[], str] | None
     path: str
     body_seconds: float = BODY_SECONDS
+    _open: set["asyncio.Task[Any]"] = field(default_factory=set)  # Any: what a server's task gives is its affair
+    _ended: bool = False
+
+    def end(self) -> None:
+        """Give up every question that is not answered yet, and all that come later: they get status 503 at once."""
+        self._ended = True
+        if self._open:
+            _log.warning("questions_given_up", questions=len(self._open))
+        for task in self._open:
+            task.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -94,7 +127,7 @@ class _Endpoint:
         elif scope["type"] == "http":
             status, content_type, headers = 200, b"application/json", _NO_HEADERS
             try:
-                body = await self._respond(scope, receive)
+                body = await self._until_ended(scope, receive)
             except _Problem as problem:
                 status, content_type, headers = problem.status, b"application/problem+json", problem.headers
                 body = _problem_body(problem)
@@ -105,12 +138,33 @@ class _Endpoint:
             await receive()
             await send({"type": "websocket.close", "code": 1008})
 
+    async def _until_ended(self, scope: Scope, receive: Receive) -> bytes:
+        task = asyncio.current_task()
+        assert task is not None
+        if self._ended:
+            raise _ended()
+        self._open.add(task)
+        try:
+            return await self._respond(scope, receive)
+        except asyncio.CancelledError:
+            if not self._ended:
+                raise
+            task.uncancel()  # it was `end`
+            raise _ended() from None
+        except (_Problem, _Gone):
+            raise
+        except Exception as error:  # a fault of ours: whatever server runs this, it is in our log, and answered
+            _log.error("endpoint_failed", exc_info=error)
+            raise _Problem(500, "the endpoint failed; its log says why") from error
+        finally:
+            self._open.discard(task)
+
     async def _respond(self, scope: Scope, receive: Receive) -> bytes:
         path = scope["path"]
         root = scope.get("root_path", "")
         if root and path.startswith(root + "/"):  # mounted below another application
             path = path[len(root) :]
-        if path == "/healthz":
+        if path == HEALTH_PATH:
             _only(scope["method"], "GET", "HEAD")
             return b'{"status":"ok"}'
         if path != self.path:
@@ -122,7 +176,7 @@ class _Endpoint:
             async with asyncio.timeout(self.body_seconds):
                 body = await _read_body(headers, receive)
         except TimeoutError:
-            raise _Problem(408, "the question did not arrive in time", headers=[(b"connection", b"close")]) from None
+            raise _Problem(408, "the question did not arrive in time", headers=_CLOSE) from None
         return await self._admit(body)
 
     def _authorize(self, headers: list[tuple[bytes, bytes]]) -> None:
@@ -190,7 +244,11 @@ async def _read_body(headers: list[tuple[bytes, bytes]], receive: Receive) -> by
 
 
 def _too_large() -> _Problem:
-    return _Problem(413, f"a question has at most {MAX_QUESTION_BYTES} bytes", headers=[(b"connection", b"close")])
+    return _Problem(413, f"a question has at most {MAX_QUESTION_BYTES} bytes", headers=_CLOSE)
+
+
+def _ended() -> _Problem:
+    return _Problem(503, "the endpoint is stopping", headers=_CLOSE)
 
 
 def _problem_body(problem: _Problem) -> bytes:

@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import ssl
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +16,8 @@ from types import FrameType
 import uvicorn
 
 from dexaflow.base.errors import UsageError
-from dexaflow.endpoint.app import asgi_app
-from dexaflow.endpoint.calling import Hook
+from dexaflow.endpoint.app import HOOK_SECONDS, Endpoint, usable_path
+from dexaflow.endpoint.calling import Hook, HookCalls
 from dexaflow.endpoint.heads import BoundedHeads
 from dexaflow.observe.logs import get_logger
 
@@ -24,7 +25,8 @@ __all__ = ["TokenFile", "serve"]
 
 RELOAD_SECONDS = 2.0  # how often certificate and token are looked at
 KEEP_ALIVE_SECONDS = 75  # longer than a control plane leaves a connection idle, so that it is the one to close
-GRACE_SECONDS = 10  # for questions under way when the process is told to stop
+GRACE_SECONDS = 2  # for questions under way when the process is told to stop
+CLOSE_SECONDS = 1  # after that, for connections to close
 
 _log = get_logger("dexaflow.endpoint")
 
@@ -82,21 +84,57 @@ def _token(content: bytes) -> str:
 
 
 class _Server(uvicorn.Server):
-    """Stops in order at the first signal and then ends with 0, where uvicorn would die of the signal."""
+    """Stops in order at a signal and then ends with 0, where uvicorn would die of the signal.
 
-    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
+    Questions under way have `GRACE_SECONDS`, or until the second signal.
+    """
+
+    def __init__(self, config: uvicorn.Config, endpoint: Endpoint, announce: Callable[[], None]) -> None:
         super().__init__(config)
+        self._endpoint = endpoint
         self._announce = announce
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.told_to_stop = threading.Event()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit:
-            self.force_exit = True
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._endpoint.end)
+            return
         self.should_exit = True
+        self.told_to_stop.set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
         if self.started:
             self._announce()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        grace = asyncio.get_running_loop().call_later(GRACE_SECONDS, self._endpoint.end)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            grace.cancel()
+
+
+def _end_in_time(told_to_stop: threading.Event, ended: threading.Event) -> None:
+    """End the process when it was told to stop and does not get there: a hook blocks its event loop, say."""
+    told_to_stop.wait()
+    seconds = GRACE_SECONDS + CLOSE_SECONDS + 1
+    if ended.wait(seconds):
+        return
+    said = threading.Thread(target=_say_held_up, args=(seconds,), daemon=True)
+    try:
+        said.start()
+        said.join(1.0)  # whoever holds the lock of standard error has no say in this
+    except RuntimeError:
+        pass  # no thread to be had
+    os._exit(0)
+
+
+def _say_held_up(seconds: float) -> None:
+    _log.warning("stop_held_up", after_seconds=seconds)
 
 
 def serve(
@@ -110,9 +148,10 @@ def serve(
     token_file: Path | None,
     announce: Callable[[str], None],
 ) -> None:
-    """Serve `hook` until SIGTERM or SIGINT; questions under way are answered first.
+    """Serve `hook` until SIGTERM or SIGINT.
 
-    Certificate, key and token are read again when their files change.
+    Questions under way then have two seconds to be answered; the others get status 503. After two more the process is
+    ended, whatever the hook does. Certificate, key and token are read again when their files change.
 
     Args:
         port: 0 takes any free one.
@@ -129,31 +168,39 @@ def serve(
         )
     token = TokenFile(token_file) if token_file is not None else None
     try:
-        app = asgi_app(hook, token=token, path=path)
+        endpoint = Endpoint(HookCalls(hook, timeout=HOOK_SECONDS), token, usable_path(path))
     except ValueError as error:
         raise UsageError(f"--path: {error}") from None
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # its start and stop are told by `announce`
+    for name in ("uvicorn", "uvicorn.error"):  # what there is to say of starts, stops and faults, we say ourselves
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     context = _tls(tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None
     with _listen(host, port) as listener:
         bound_port = listener.getsockname()[1]
         scheme = "http" if context is None else "https"
         name = f"[{host}]" if ":" in host else host
         config = uvicorn.Config(
-            app,
+            endpoint,
             lifespan="off",
             log_config=None,
             access_log=False,
             ws="none",
             http=BoundedHeads,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=GRACE_SECONDS,
+            timeout_graceful_shutdown=GRACE_SECONDS + CLOSE_SECONDS,
             server_header=False,
             date_header=True,
         )
         config.load()
         config.ssl = context  # ours, so that a new certificate can be loaded into it
-        server = _Server(config, lambda: announce(f"{scheme}://{name}:{bound_port}{path}"))
-        asyncio.run(_run(server, listener, _Reloading(context, tls_cert, tls_key, token)))
+        server = _Server(config, endpoint, lambda: announce(f"{scheme}://{name}:{bound_port}{path}"))
+        ended = threading.Event()
+        threading.Thread(
+            target=_end_in_time, args=(server.told_to_stop, ended), name="dexaflow-endpoint-end", daemon=True
+        ).start()
+        try:
+            asyncio.run(_run(server, listener, _Reloading(context, tls_cert, tls_key, token)))
+        finally:
+            ended.set()
 
 
 async def _run(server: _Server, listener: socket.socket, reloading: "_Reloading") -> None:
