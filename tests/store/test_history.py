@@ -22,14 +22,20 @@ LITTLE, MUCH = 1_000, 100_000
 
 
 def with_history(folder: Path, runs: int) -> World:
-    """A database with so many ended runs of one task each; one of a hundred failed."""
+    """Open a database with so many ended runs."""
     world = World(opened("sqlite", folder)).lead()
     world.register(a_task(), max_active_runs=3)
     world.register(a_task(), dag_id="another")
+    fill(world.engine, runs)
+    return world
+
+
+def fill(engine: Engine, runs: int) -> None:
+    """Add so many ended runs of DAG `d`, of one task each; one of a hundred failed. `tests.soak.history` uses it."""
     numbers = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {runs})"
     moment = "strftime('%Y-%m-%dT%H:%M:%S.000000+00:00', '2026-11-28 00:00:00', '-' || i || ' seconds')"
     state = "CASE WHEN i % 100 = 0 THEN 'failed' ELSE 'success' END"
-    with world.engine.begin() as conn:
+    with engine.begin() as conn:
         found = conn.exec_driver_sql(
             "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
         ).all()
@@ -54,7 +60,6 @@ def with_history(folder: Path, runs: int) -> World:
         )
         for index in found:
             conn.exec_driver_sql(index.sql)
-    return world
 
 
 @pytest.fixture(scope="module")
