@@ -10,7 +10,7 @@ import pytest
 import trustme
 
 from tests.hooks.asking import LONG, SHORT, a_transport, broken, timed_out
-from tests.hooks.misbehaving import Endpoint, Peer, answer, in_a_thread
+from tests.hooks.misbehaving import Endpoint, Peer, answer, answering, in_a_thread
 from tests.hooks.races import keep_alive_races
 
 CLOSES: dict[str, Callable[[Peer], None]] = {"close": Peer.close, "reset": Peer.reset}
@@ -193,6 +193,49 @@ async def test_unasked_bytes_that_lie_in_the_socket_are_not_taken_for_the_next_a
             more.set()
             assert sent.wait(10)
             assert (await transport.post(b"{}")).body == b"2"
+
+
+async def test_host_that_is_gone_without_a_word_costs_one_question_and_not_one_for_each_connection(
+    ca: trustme.CA, endpoint_tls: ssl.SSLContext | None
+) -> None:
+    """Nothing closes its connections: power lost, a firewall that forgets. The address leads to another one by now."""
+    gone, everybody = asyncio.Event(), asyncio.Barrier(6)
+
+    async def script(peer: Peer) -> None:
+        if peer.number <= 6:
+            await peer.question()
+            await everybody.wait()
+            peer.send(answer())
+            await gone.wait()
+            await asyncio.Event().wait()
+        await answering()(peer)
+
+    async with (
+        Endpoint(script, endpoint_tls) as endpoint,
+        a_transport(endpoint.url, ca, timeout=SHORT) as transport,
+    ):
+        await asyncio.gather(*[transport.post(b"{}") for _ in range(6)])
+        gone.set()
+        await timed_out(transport)
+        for _ in range(3):
+            assert (await transport.post(b"{}")).body == b"ok"
+        assert len(endpoint.peers) == 7
+
+
+async def test_slow_answer_costs_no_connection_that_has_answered_meanwhile() -> None:
+    async def script(peer: Peer) -> None:
+        while (body := await peer.question()) is not None:
+            if body != b"never":
+                peer.send(answer())
+
+    async with Endpoint(script) as endpoint, a_transport(endpoint.url, timeout=SHORT) as transport:
+        await asyncio.gather(transport.post(b"{}"), transport.post(b"{}"))
+        slow = asyncio.create_task(timed_out(transport, b"never"))
+        await asyncio.sleep(SHORT / 2)
+        await transport.post(b"{}")
+        await slow
+        await transport.post(b"{}")
+        assert len(endpoint.peers) == 2
 
 
 async def test_closing_that_crosses_a_question_on_the_way_is_no_failure(

@@ -300,8 +300,21 @@ class Transport:
         if left > 0.0005:  # early: uvloop counts from the beginning of its turn
             question.timer = question.answer.get_loop().call_later(left, self._out_of_time, question)
             return
-        place = question.connection.reader.place if question.connection else question.place
+        connection = question.connection
+        place = connection.reader.place if connection else question.place
+        if connection is not None and connection.used and not connection.touched:
+            self._suspect(question.started)
         self._fail(question, f"no answer within {self._timeout:g}s; it ended {place}", timed_out=True)
+
+    def _suspect(self, since: float) -> None:
+        """Close the idle connections that have said nothing since then: the host that they led to may be gone.
+
+        A host that loses its power, or a firewall that forgets, closes nothing. One question finds out, by its
+        timeout; were the next to go on another connection of the same age, five of them would open the breaker of an
+        endpoint that is long up again elsewhere (R7.5).
+        """
+        while self._idle and self._idle[0].idle_since < since:
+            self._drop(self._idle.popleft())
 
     def _fail(self, question: _Question, cause: str, *, timed_out: bool = False) -> None:
         if question.ended:
