@@ -32,11 +32,15 @@ class Endpoint:
         self.headers: list[dict[str, str]] = []
         self.decision: Decision = admit()
         self.raw: bytes | None = None
+        self.hangs_up = False  # once it has the question
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
                 endpoint.headers.append({name.lower(): value for name, value in self.headers.items()})
+                if endpoint.hangs_up:
+                    self.close_connection = True
+                    return
                 content = endpoint.raw
                 if content is None:
                     content = answer(read_question(body).uid, endpoint.decision)
@@ -69,14 +73,14 @@ def endpoint(tmp_path: Path) -> Iterator[Endpoint]:
     thread.join()
 
 
-def configure(folder: Path, port: int, query: str = "", more: str = "") -> None:
+def configure(folder: Path, port: int, query: str = "", more: str = "", host: str = "127.0.0.1") -> None:
     (folder / "dexaflow.yaml").write_text(
         f"""
 execution:
   admission:
     timeout: 5s
     webhook:
-      url: https://127.0.0.1:{port}/admit{query}
+      url: https://{host}:{port}/admit{query}
       ca_file: ca.crt
       token_file: token
 {more}
@@ -180,6 +184,38 @@ def test_an_endpoint_that_is_gone_ends_with_1_and_says_why(tmp_path: Path) -> No
     assert (code, exchange["verdict"], exchange["http"]["status"]) == (1, "broken", None)
     assert "127.0.0.1:1" in exchange["problem"]
     assert "< (no answer)" in ask(tmp_path).stdout
+
+
+def test_what_was_never_sent_is_not_shown_as_sent(endpoint: Endpoint, tmp_path: Path) -> None:
+    """There was no connection: nobody there, no such name, a certificate that is not trusted."""
+    trustme.CA().cert_pem.write_to_path(tmp_path / "ca.crt")  # not the endpoint's
+    for host, port, said in (
+        ("127.0.0.1", 1, "connect"),
+        ("nowhere.invalid", 443, "nowhere.invalid"),
+        ("127.0.0.1", endpoint.port, "certificate"),
+    ):
+        configure(tmp_path, port, host=host)
+
+        code, (exchange,) = ask_json(tmp_path)
+
+        assert code == 1
+        assert said in exchange["problem"].lower()
+        http = exchange["http"]
+        assert (http["head"], http["question"], http["status"], http["answer"]) == ([], "", None, "")
+        lines = ask(tmp_path).stdout.splitlines()
+        assert [line for line in lines if line.startswith((">", "<"))] == ["> (nothing was sent)", "< (no answer)"]
+    assert endpoint.headers == []
+
+
+def test_what_was_sent_is_shown_also_when_no_answer_came(endpoint: Endpoint, tmp_path: Path) -> None:
+    endpoint.hangs_up = True
+
+    code, (exchange,) = ask_json(tmp_path)
+
+    assert (code, exchange["http"]["status"]) == (1, None)
+    assert exchange["http"]["head"][0] == "POST /admit HTTP/1.1"
+    assert exchange["http"]["question"]
+    assert len(endpoint.headers) == 1
 
 
 def test_a_change_that_may_not_be_made_is_told(endpoint: Endpoint, tmp_path: Path) -> None:

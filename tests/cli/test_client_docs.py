@@ -1,5 +1,6 @@
 """docs/cli.md has every command, and a command line starts without what it does not need."""
 
+import importlib.metadata
 import re
 import subprocess
 import sys
@@ -39,6 +40,14 @@ def test_every_command_and_option_is_in_the_reference() -> None:
             words = [o for o in parameter.opts if o.startswith("--")] or [parameter.metavar or parameter.name.upper()]
             for word in words:
                 assert "| `" + word.replace("|", "\\|") in page[name] or f", `{word}" in page[name], (name, word)
+
+
+def test_the_version_is_the_one_that_is_installed() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "dexaflow.cli.main", "--version"], capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout == f"dexaflow {importlib.metadata.version('dexaflow')}\n"
 
 
 def test_every_command_says_what_it_does() -> None:

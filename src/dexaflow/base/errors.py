@@ -82,17 +82,25 @@ class HookBroken(DexaflowError):  # noqa: N818 - the spec's word
     ``str()`` is what the task's author may see (R7.2): the request failed or timed out, nothing else.
     ``cause`` (address, status, exception) is for the server log alone. ``ambiguous`` marks an answer that
     names a field twice: it may be a refusal, so it is held even with ``fail_open`` (R4.2). ``seconds`` is how long
-    the question took, without waiting for a connection (R7.1); None where the caller could not tell.
+    the question took, without waiting for a connection (R7.1); None where the caller could not tell. ``sent`` tells
+    whether anything of the question may have reached an endpoint; False in process.
     """
 
     def __init__(
-        self, cause: str, *, timed_out: bool = False, ambiguous: bool = False, seconds: float | None = None
+        self,
+        cause: str,
+        *,
+        timed_out: bool = False,
+        ambiguous: bool = False,
+        seconds: float | None = None,
+        sent: bool = False,
     ) -> None:
         super().__init__("the request timed out" if timed_out else "the request failed")
         self.cause = cause
         self.timed_out = timed_out
         self.ambiguous = ambiguous
         self.seconds = seconds
+        self.sent = sent
 
 
 class StoreError(DexaflowError):

@@ -40,7 +40,11 @@ HIDDEN = "(hidden)"
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What went over the wire, secrets left out. `status` is None when no answer came."""
+    """What went over the wire, secrets left out.
+
+    `head` and `question` are empty when nothing was sent, since there was no connection; `status` is None when no
+    answer came.
+    """
 
     url: str
     head: tuple[str, ...]
@@ -183,6 +187,8 @@ async def _over_the_wire(caller: WebhookCaller, secrets: Secrets, request: Reque
         response = await caller.send(body)
     except HookBroken as broken:
         problem = secrets.hidden(broken.cause)
+        if not broken.sent:
+            sent = replace(sent, head=(), question="")
         return Exchange(caller.name, request, "broken", _seconds(broken, begun), problem=problem, sent=sent)
     sent = replace(sent, status=response.status, answer=secrets.hidden(response.body.decode("utf-8", "replace")))
     exchange = Exchange(caller.name, request, "broken", response.seconds, sent=sent)
@@ -224,7 +230,7 @@ def print_exchange(exchange: Exchange) -> None:
     sent = exchange.sent
     print_text(f"{shown(exchange.hook)}, {'in process' if sent is None else shown(sent.url)}")
     if sent is not None:
-        for line in (*sent.head, "", sent.question):
+        for line in (*sent.head, "", sent.question) if sent.head else ("(nothing was sent)",):
             print_text(f"> {shown(line)}".rstrip())
         if sent.status is None:
             print_text("< (no answer)")

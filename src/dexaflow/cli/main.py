@@ -1,7 +1,10 @@
 """The command line, put together. Each group of commands is a module; heavy imports wait until a command runs."""
 
+from typing import Annotated
+
 import typer
 
+from dexaflow import __version__
 from dexaflow.cli import (
     admission_commands,
     config_commands,
@@ -25,6 +28,23 @@ app = typer.Typer(
     rich_markup_mode=None,  # help in half the time, and [FILE] in a help text stays what it is
     help="Workflows whose every task attempt passes admission first.",
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"dexaflow {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and end.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Workflows whose every task attempt passes admission first."""
+
+
 app.command()(lite)
 app.add_typer(dag_commands.app, name="dags")
 app.add_typer(run_commands.app, name="runs")

@@ -54,6 +54,7 @@ class _Question:
         "ended",
         "place",
         "retried",
+        "sent",
         "started",
         "timer",
     )
@@ -68,6 +69,7 @@ class _Question:
         self.dialling: asyncio.Task[None] | None = None
         self.place = ""  # what it waits for while it has no connection, for the log
         self.retried = False
+        self.sent = False  # given to a connection, at least once
         self.ended = False
 
 
@@ -213,6 +215,7 @@ class Transport:
 
     def _put(self, question: _Question, connection: Connection) -> None:
         question.connection = connection
+        question.sent = True
         self._asking[connection] = question
         body = question.body
         connection.send(b"%b%d\r\n\r\n%b" % (self._head, len(body), body))
@@ -264,7 +267,7 @@ class Transport:
         outcome: Response | HookBroken
         seconds = time.monotonic() - question.started
         if reader.fault:
-            outcome = HookBroken(f"{self._endpoint}: {reader.fault}", seconds=seconds)
+            outcome = HookBroken(f"{self._endpoint}: {reader.fault}", seconds=seconds, sent=True)
         else:
             outcome = Response(reader.status, reader.body, seconds)
         reusable = reader.reusable and not reader.fault
@@ -320,7 +323,8 @@ class Transport:
         if question.ended:
             return
         seconds = time.monotonic() - question.started
-        self._settle(question, HookBroken(f"{self._endpoint}: {cause}", timed_out=timed_out, seconds=seconds))
+        cause = f"{self._endpoint}: {cause}"
+        self._settle(question, HookBroken(cause, timed_out=timed_out, seconds=seconds, sent=question.sent))
         self._leave(question)
 
     def _give_up(self, question: _Question) -> None:

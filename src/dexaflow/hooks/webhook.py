@@ -117,12 +117,13 @@ class WebhookCaller:
         self.start()
         response = await self._transport.post(question(request))
         if response.status != 200:
-            raise HookBroken(f"{self._endpoint}: it answered with status {response.status}", seconds=response.seconds)
+            cause = f"{self._endpoint}: it answered with status {response.status}"
+            raise HookBroken(cause, seconds=response.seconds, sent=True)
         try:
             decision = self._answers.read(response.body, request.uid)
         except AnswerError as error:
             cause = f"{self._endpoint}: {error}"
-            raise HookBroken(cause, ambiguous=error.ambiguous, seconds=response.seconds) from error
+            raise HookBroken(cause, ambiguous=error.ambiguous, seconds=response.seconds, sent=True) from error
         return Answered(decision, response.seconds)
 
     async def send(self, body: bytes) -> Response:
