@@ -272,7 +272,7 @@ class _Night:
                     )
                 )
             case "pause" | "unpause":
-                await plane.serve(_forgiven(commands.set_paused(dag_id, paused=event.what == "pause")))
+                await plane.serve(_forgiven(commands.set_paused(dag_id, paused=event.what == "pause", by="a person")))
             case "ask now" if drawn.hooks:
                 self._checks.asked_now_at = self._loop.time() + 1.0
                 hook = drawn.hooks[int(number * len(drawn.hooks))].name
@@ -318,7 +318,7 @@ class _Night:
             await plane.serve(plane.commands.set_pool(pool, slots=4, description=None))
         for _, dag in self._drawn.dags:
             run_alone_now(around, dag.dag_id)
-            await plane.serve(plane.commands.set_paused(dag.dag_id, paused=False))
+            await plane.serve(plane.commands.set_paused(dag.dag_id, paused=False, by="a person"))
         until = self._loop.time() + CALM_SECONDS + self._drawn.recheck * 1.1
         while self._loop.time() < until:
             await asyncio.sleep(RESTED)

@@ -210,8 +210,8 @@ class StoreCommands:
         )
         return cleared
 
-    async def set_paused(self, dag_id: str, *, paused: bool) -> None:
-        self.database.do(lambda tx: people.set_paused(tx, dag_id, paused=paused))
+    async def set_paused(self, dag_id: str, *, paused: bool, by: str) -> None:
+        self.database.do(lambda tx: people.set_paused(tx, dag_id, paused=paused, by=by))
 
     async def set_note(self, run_id: str, note: str) -> None:
         self.database.do(lambda tx: people.set_note(tx, run_id, note))

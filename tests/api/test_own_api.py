@@ -290,3 +290,50 @@ async def test_health_and_metrics_are_open_and_say_what_is_wrong(
     ready = await api.get("/health/ready")
     assert (ready.status_code, ready.json()["why"]) == (503, "another control plane leads")
     assert (await api.get("/health")).status_code == 503
+
+
+async def test_what_waits_for_a_paused_dag_says_so_with_since_when_and_by_whom(
+    api: httpx.AsyncClient, database: Database
+) -> None:
+    """Runs and tasks alike, wherever they are shown, and what to do about it."""
+    database.dag(a_dag("nightly_etl", a_task("extract"), a_task("load", upstream=("extract",))))
+    database.run("run-1")
+    database.task("extract", State.SCHEDULED, reason="admitted; waits for its DAG to be unpaused")
+    database.task("load", State.NONE, reason="")
+    url = f"{V1}/dags/nightly_etl"
+    paused = (await api.patch(url, json={"is_paused": True}, headers={"X-Dexaflow-User": "alice"})).json()
+    again = (await api.patch(url, json={"is_paused": True}, headers={"X-Dexaflow-User": "bob"})).json()
+    assert paused["paused_by"] == again["paused_by"] == "alice"
+    assert paused["paused_at"] == again["paused_at"]
+
+    said = f"its DAG is paused since {paused['paused_at'][:19].replace('T', ' ')} UTC by alice;"
+    said += " `dexaflow dags unpause nightly_etl` lets it go on"
+    run = (await api.get(f"{V1}/runs/run-1")).json()
+    assert run["waits_because"] == said
+    assert [task["reason"] for task in run["tasks"]] == [said, said]
+    listed = (await api.get(f"{V1}/runs/run-1/tasks")).json()["tasks"]
+    assert [task["reason"] for task in listed] == [said, said]
+    told = (await api.get(f"{V1}/runs/run-1/tasks/load/explain")).json()
+    assert told["slots"]["waits_because"] == f"{said}; waits for extract (scheduled)"
+    airflow = "/api/v2/dags/nightly_etl/dagRuns/run-1/taskInstances/load"
+    assert (await api.get(airflow)).json()["note"] == said
+
+    going_on = (await api.patch(url, json={"is_paused": False})).json()
+    assert (going_on["paused_at"], going_on["paused_by"]) == (None, "")
+    run = (await api.get(f"{V1}/runs/run-1")).json()
+    assert (run["waits_because"], run["tasks"][0]["reason"]) == ("", "admitted; waits for pool slots")
+    told = (await api.get(f"{V1}/runs/run-1/tasks/load/explain")).json()
+    assert told["slots"]["waits_because"] == "waits for extract (scheduled)"
+
+
+async def test_a_run_whose_turn_has_not_come_says_so(api: httpx.AsyncClient, database: Database) -> None:
+    """`max_active_runs` keeps it; a run that is about to begin says nothing."""
+    database.dag(a_dag("nightly_etl", a_task("extract"), max_active_runs=1))
+    database.run("waits", state="queued")
+    database.task("extract", State.NONE, run_id="waits", reason="")
+    assert (await api.get(f"{V1}/runs/waits")).json()["waits_because"] == ""
+    database.run("first", state="running", logical_date=None)
+    said = "as many runs of its DAG are running as max_active_runs allows (1); it begins when one of them ends"
+    run = (await api.get(f"{V1}/runs/waits")).json()
+    assert (run["waits_because"], run["tasks"][0]["reason"]) == (said, said)
+    assert (await api.get(f"{V1}/runs/first")).json()["waits_because"] == ""

@@ -139,6 +139,8 @@ def test_a_hold_is_explained_with_what_is_asked_next(served: Served) -> None:
     served.run("runs", "cancel", run_id)
     over = dict(steps(served.run("tasks", "explain", run_id, "held_task").stdout))
     assert over["asked next"] == "nothing"
+    assert over["admission"] == "was held by freeze: closed"
+    assert over["slots"] == "1 of pool default_pool, given back when it was held"
     assert "cancelled by" in over["end"]
 
 
@@ -152,6 +154,39 @@ def test_a_broken_hook_is_explained_without_its_cause(served: Served) -> None:
     assert "the server's log has the cause under" in said["hook answer 3"]
     assert "not today" not in told
     served.run("runs", "cancel", run_id)
+    over = dict(steps(served.run("tasks", "explain", run_id, "broken_task").stdout))
+    assert over["admission"] == "was held by broken: the hook was broken", "it is not tried again"
+
+
+def test_an_exit_code_is_told_once_and_what_never_ran_would_have_run(served: Served, ran: dict[str, str]) -> None:
+    failed = served.run("tasks", "explain", ran["failing"], "first").stdout
+    assert dict(steps(failed))["end"].count("exit code 3") == 1
+    assert "What it ran with" in failed
+    assert "What it would have run with" in served.run("tasks", "explain", ran["dear"], "dear_task").stdout
+
+
+def test_what_waits_for_a_paused_dag_says_so_wherever_one_looks(served: Served) -> None:
+    """Since when, by whom, and what lets it go on."""
+    served.run("dags", "pause", "etl")
+    try:
+        run_id = served.run("runs", "trigger", "etl").stdout.strip()
+        shown_dag = served.run("dags", "show", "etl").stdout
+        for told in (
+            served.run("tasks", "explain", run_id, "load").stdout,
+            served.run("tasks", "show", run_id, "load").stdout,
+            served.run("tasks", "list", run_id).stdout,
+            served.run("runs", "show", run_id).stdout,
+            served.run("tasks", "logs", run_id, "load").stderr,
+        ):
+            assert "its DAG is paused since 20" in told
+            assert "`dexaflow dags unpause etl` lets it go on" in told
+        assert "since 20" in shown_dag
+        assert " by " in shown_dag
+        told = served.run("tasks", "explain", run_id, "load").stdout
+        assert dict(steps(told))["scheduled"].endswith("; waits for extract (none)")
+    finally:
+        served.run("dags", "unpause", "etl")
+    served.server.ended(run_id)
 
 
 def test_changes_are_told_key_by_key() -> None:

@@ -76,7 +76,7 @@ class Commands(Protocol):
         """Give tasks (None: all) a new try with nothing carried over (R6.3). Returns the ids of the tasks cleared."""
         ...
 
-    async def set_paused(self, dag_id: str, *, paused: bool) -> None:
+    async def set_paused(self, dag_id: str, *, paused: bool, by: str) -> None:
         """Pause or unpause a DAG."""
         ...
 

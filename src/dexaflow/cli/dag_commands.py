@@ -83,6 +83,15 @@ def _state(dag: "shapes.DagOut") -> str:
     return ", ".join(words) or "active"
 
 
+def _paused(dag: "shapes.DagOut") -> str | None:
+    from dexaflow.cli.moments import full
+
+    if not dag["is_paused"]:
+        return None
+    since = f"since {full(dag['paused_at'])}" if dag["paused_at"] else "since nobody noted when"
+    return since + (f" by {dag['paused_by']}" if dag["paused_by"] else "")
+
+
 @app.command()
 def show(dag: Dag, data: Data = None, output: Shown = Output.TABLE) -> None:
     """Show a DAG and its tasks, as the latest version has them."""
@@ -108,6 +117,7 @@ def show(dag: Dag, data: Data = None, output: Shown = Output.TABLE) -> None:
             "max active runs": found["max_active_runs"],
             "dagrun timeout": span(found["dagrun_timeout"]),
             "state": _state(found),
+            "paused": _paused(found),
             "next run": full(found["next_run_at"]),
             "registered": full(found["registered_at"]),
             "updated": full(found["updated_at"]),

@@ -24,24 +24,28 @@ _ANSWERS = {
 
 def walk(told: "shapes.Explanation", now: datetime) -> dict[str, object]:
     """Return the steps of the walk in their order, each with what happened. Texts are as they came, not cleaned."""
+    over = _over(told)
     steps: dict[str, object] = {
         "attempt": f"task {told['task_id']}, try {told['try_number']} of {told['max_tries']}, of run {told['run_id']}",
         "dag": f"{told['dag_id']}, tenant {told['tenant_id']}",
         "state": _state(told),
         "trigger": _trigger(told["trigger"]),
-        "scheduled": full(told["scheduled_at"]) if told["scheduled_at"] else _NOT_YET,
-        "slots": _slots(told["slots"], now, held=told["admission"]["held_since"] is not None),
+        "scheduled": _scheduled(told, over=over),
+        "slots": _slots(told, now, over=over),
         "own checks": _with(told["own_checks"]["outcome"], told["own_checks"]["reason"]),
     }
     for number, review in enumerate(told["admission"]["reviews"], 1):
         steps[f"hook answer {number}"] = _review(review, now)
-    steps["admission"] = _admission(told["admission"], now)
+    steps["admission"] = _admission(told["admission"], now, over=over)
     steps["asked next"] = _next(told["admission"], now)
-    over = told["end"]["ended_at"] is not None or told["try_number"] != told["latest_try"]
     steps["launch"] = _launch(told["launch"], now, over=over)
     steps["agent"] = _agent(told["agent"], now, over=over)
     steps["end"] = _end(told, now)
     return steps
+
+
+def _over(told: "shapes.Explanation") -> bool:
+    return told["end"]["ended_at"] is not None or told["try_number"] != told["latest_try"]
 
 
 def _with(outcome: str, reason: str) -> str:
@@ -59,10 +63,21 @@ def _trigger(trigger: "shapes.Trigger") -> str:
     return f"{trigger['run_type']}{by}, {full(trigger['queued_at'])}{note}"
 
 
-def _slots(slots: "shapes.Slots", now: datetime, *, held: bool) -> str:
+def _scheduled(told: "shapes.Explanation", *, over: bool) -> str:
+    if told["scheduled_at"] is not None:
+        return full(told["scheduled_at"])
+    return "never" if over else _with(_NOT_YET, told["slots"]["waits_because"])
+
+
+def _slots(told: "shapes.Explanation", now: datetime, *, over: bool) -> str:
+    slots, admission = told["slots"], told["admission"]
     count = f"{slots['pool_slots']} of pool {slots['pool']}"
-    if held:
+    if admission["held_since"] is not None:
         return f"{count}, given back while it is held"  # R6.1
+    if slots["taken_at"] is None and over:
+        return f"{count}, given back when it was held" if admission["reviews"] else f"{count}, never taken"
+    if slots["taken_at"] is None and told["scheduled_at"] is None:
+        return f"{count}, {_NOT_YET} taken"
     if slots["taken_at"] is None:
         return _with(f"{count}, {_NOT_YET} taken", slots["waits_because"])
     has = "held now" if slots["holds_now"] else "given back"
@@ -112,8 +127,10 @@ def _toleration(item: object) -> str:
     return f"{said}:{effect}" if effect else said
 
 
-def _admission(admission: "shapes.Admission", now: datetime) -> str:
+def _admission(admission: "shapes.Admission", now: datetime, *, over: bool) -> str:
     outcome, hook = admission["outcome"], admission["hook"]
+    if over:  # it waits no longer
+        outcome = {"held": "was held", "not yet": "none"}.get(outcome, outcome)
     said = f"{outcome} by {hook}" if hook else outcome
     if admission["held_since"] is not None:
         said += f" since {short(admission['held_since'], now)}"
@@ -162,7 +179,7 @@ def _end(told: "shapes.Explanation", now: datetime) -> str:
     said = f"{told['state']} at {short(end['ended_at'], now)}"
     if end["seconds"] is not None:
         said += f" after {span(end['seconds'])}"
-    if end["exit_code"] is not None:
+    if end["exit_code"] is not None and end["reason"] != f"exit code {end['exit_code']}":
         said += f", exit code {end['exit_code']}"
     said = _with(said, end["reason"])
     if end["retry_at"] is not None and told["try_number"] == told["latest_try"]:
@@ -176,7 +193,11 @@ def pod_title(told: "shapes.Explanation") -> str:
     if pod is None:
         return "What it would run with is not known: own checks have not passed it."
     kind = "a pod of its own" if pod["dedicated"] else "any pod, a warm worker's too"
-    return shown(f"What it runs with ({kind}; Lite has no pods and records it all the same):")
+    if told["launch"]["launched_at"] is not None:
+        verb = "ran" if _over(told) else "runs"
+    else:
+        verb = "would have run" if _over(told) else "would run"
+    return shown(f"What it {verb} with ({kind}; Lite has no pods and records it all the same):")
 
 
 def pod_rows(told: "shapes.Explanation") -> Sequence[tuple[object, ...]]:

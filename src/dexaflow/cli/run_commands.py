@@ -148,6 +148,7 @@ def show(run: Run, data: Data = None, output: Shown = Output.TABLE) -> None:
             "dag": f"{found['dag_id']}, version {found['version']}",
             "tenant": found["tenant_id"],
             "state": found["state"],
+            "waits": found["waits_because"] or None,
             "trigger": f"{found['run_type']} by {found['triggered_by']}"
             if found["triggered_by"]
             else found["run_type"],

@@ -126,7 +126,7 @@ class Progress:
         """
         if event.name == "run":
             before, self.run = self.run, event.data
-            return any(before.get(key) != event.data.get(key) for key in ("state", "stop"))
+            return any(before.get(key) != event.data.get(key) for key in ("state", "stop", "waits_because"))
         if event.name == "task":
             before = self.tasks.get(str(event.data.get("task_id")), {})
             self.tasks = {**self.tasks, str(event.data.get("task_id")): event.data}  # drawn from another thread
@@ -199,7 +199,11 @@ def _print_line(line: str) -> None:
 
 
 def _run_line(run: dict[str, Any]) -> str:  # Any: as the event `run` has it
-    return "  ".join(str(p) for p in (f"run {run['run_id']} of {run['dag_id']}", run["state"], run.get("stop")) if p)
+    return "  ".join(
+        str(p)
+        for p in (f"run {run['run_id']} of {run['dag_id']}", run["state"], run.get("stop"), run.get("waits_because"))
+        if p
+    )
 
 
 def line_of(task: Task) -> str:

@@ -83,9 +83,9 @@ class ServerCommands:
         self._watch.kill(kill)
         self._scheduler.wake()
 
-    async def set_paused(self, dag_id: str, *, paused: bool) -> None:
+    async def set_paused(self, dag_id: str, *, paused: bool, by: str) -> None:
         """Pause or unpause. Raises `NotFound`."""
-        await self._store.do(lambda tx: people.set_paused(tx, dag_id, paused=paused))
+        await self._store.do(lambda tx: people.set_paused(tx, dag_id, paused=paused, by=by))
         self._scheduler.wake()
 
     async def set_note(self, run_id: str, note: str) -> None:

@@ -43,6 +43,8 @@ __all__ = [
 ]
 
 NO_REASON = "no reason given"  # R4.3: legal, and shown so
+WAITS_FOR_SLOTS = "admitted; waits for pool slots"
+WAITS_FOR_UNPAUSE = "admitted; waits for its DAG to be unpaused"
 _DECIDED: Mapping[str, Any] = {"next_ask_at": None, "next_ask_due": None, "broken_seconds": 0.0, "broken_since": None}
 
 
@@ -243,7 +245,7 @@ def launch(tx: Tx, admitted: Admitted, *, launch_id: str, placement: str, parall
     if not paused and taken.attempts < parallelism and taken.by_pool.get(waiting.pool, 0) + waiting.pool_slots <= size:
         row = move(tx, attempt.id, Event.ADMITTED, State.HELD, queued_at=tx.now_iso, **columns)
         return None if row is None else Launching(launch_id)
-    why = "admitted; waits for its DAG to be unpaused" if paused else "admitted; waits for pool slots"
+    why = WAITS_FOR_UNPAUSE if paused else WAITS_FOR_SLOTS
     full = {**columns, "launch_id": None, "launched_at": None, "reason": why}
     row = move(tx, attempt.id, Event.ADMITTED_POOL_FULL, State.HELD, **full)
     return None if row is None else Launching(None)

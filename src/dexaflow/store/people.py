@@ -157,10 +157,17 @@ def clear_tasks(
     return tuple(cleared), ToKill(tuple(launches), tuple(unheld))
 
 
-def set_paused(tx: Tx, dag_id: str, *, paused: bool) -> None:
-    """Pause or unpause a DAG. Raises `NotFound`."""
-    if not tx.run("UPDATE dags SET is_paused = :p, updated_at = :now WHERE dag_id = :d",
-                  p=paused, d=dag_id, now=tx.now_iso):  # fmt: skip
+def set_paused(tx: Tx, dag_id: str, *, paused: bool, by: str = "") -> None:
+    """Pause or unpause a DAG, noting since when and by whom; of one that is paused already the first stays noted.
+
+    Raises `NotFound`.
+    """
+    if not tx.run(
+        "UPDATE dags SET is_paused = :p, updated_at = :now,"
+        " paused_by = CASE WHEN NOT :p THEN '' WHEN is_paused THEN paused_by ELSE :by END,"
+        " paused_at = CASE WHEN NOT :p THEN NULL WHEN is_paused THEN paused_at ELSE :now END WHERE dag_id = :d",
+        p=paused, d=dag_id, now=tx.now_iso, by=by,
+    ):  # fmt: skip
         raise NotFound(f"there is no DAG '{dag_id}'; `dexaflow dags list` shows them")
 
 

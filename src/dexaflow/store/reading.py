@@ -25,6 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from dexaflow.base.errors import NotFound, StoreError
 from dexaflow.model.dags import DagSpec
+from dexaflow.model.states import State
 from dexaflow.store.reading_filters import (
     AttemptFilter,
     DagFilter,
@@ -50,6 +51,7 @@ from dexaflow.store.reading_rows import (
 )
 from dexaflow.store.reading_statements import (
     HELD,
+    attempt_row,
     attempt_select,
     dag_row,
     dag_select,
@@ -59,7 +61,10 @@ from dexaflow.store.reading_statements import (
     parse_spec,
     patterns,
     run_page,
+    run_row,
     run_select,
+    watched_select,
+    watched_task,
     with_slots,
 )
 from dexaflow.store.schema import (
@@ -187,14 +192,14 @@ class Reader:
         where.extend(within(runs.c[name], span) for name, span in asked.times.items())
         order = ordering(asked.order, dict(runs.c.items()))
         found, total = self._page(run_select(), where, order, limit, offset, count_from=runs)
-        return Page([RunRow(**r._mapping) for r in found], total)
+        return Page([run_row(r) for r in found], total)
 
     def run(self, run_id: str) -> RunRow:
         """Return one run. Raises `NotFound`."""
         row = self._first(run_select().where(runs.c.run_id == run_id))
         if row is None:
             raise NotFound(f"there is no run '{run_id}'; `dexaflow runs list` shows them")
-        return RunRow(**row._mapping)
+        return run_row(row)
 
     def active_runs(self, dag_id: str) -> int:
         """Return how many runs of a DAG are under way."""
@@ -248,7 +253,7 @@ class Reader:
         found, total = self._page(
             attempt_select(task_instances), where, order, limit, offset, count_from=task_instances
         )
-        return Page([AttemptRow(**r._mapping) for r in found], total)
+        return Page([attempt_row(r) for r in found], total)
 
     def attempt(self, run_id: str, task_id: str, try_number: int | None = None) -> AttemptRow:
         """Return one try of a task instance, the present one unless another is named. Raises `NotFound`."""
@@ -259,7 +264,7 @@ class Reader:
             self.run(run_id)
             raise NotFound(f"run '{run_id}' has no task '{task_id}'; `dexaflow tasks list {run_id}` shows them")
         if try_number is None or row.try_number == try_number:
-            return AttemptRow(**row._mapping)
+            return attempt_row(row)
         earlier = self._first(
             attempt_select(attempt_history, placement=True).where(
                 *of_task(attempt_history, run_id, task_id), attempt_history.c.try_number == try_number
@@ -269,7 +274,7 @@ class Reader:
             raise NotFound(
                 f"task '{task_id}' of run '{run_id}' has no try {try_number}; its latest try is {row.try_number}"
             )
-        return AttemptRow(**earlier._mapping)
+        return attempt_row(earlier)
 
     def tries(self, run_id: str, task_id: str) -> Sequence[AttemptRow]:
         """Return every try of a task instance, the first one first. Raises `NotFound`."""
@@ -285,9 +290,7 @@ class Reader:
         if present is None:
             raise NotFound(f"run '{run_id}' has no task '{task_id}'; `dexaflow tasks list {run_id}` shows them")
         # A try that never came to be due gives its number to the next one: the present try counts.
-        return [AttemptRow(**r._mapping) for r in earlier if r.try_number != present.try_number] + [
-            AttemptRow(**present._mapping)
-        ]
+        return [attempt_row(r) for r in earlier if r.try_number != present.try_number] + [attempt_row(present)]
 
     def states(self, run_id: str) -> Mapping[str, str]:
         """Return the state of every task of a run."""
@@ -296,6 +299,14 @@ class Reader:
                 select(task_instances.c.task_id, task_instances.c.state).where(task_instances.c.run_id == run_id)
             ).all()
         return {r.task_id: r.state for r in found}
+
+    def upstream(self, row: AttemptRow) -> Mapping[str, str]:
+        """Return the tasks directly upstream of a task that waits for them, with their states; else nothing."""
+        if row.state != State.NONE:
+            return {}
+        task = next((t for t in self.spec(row.version_id).tasks if t.task_id == row.task_id), None)
+        states = self.states(row.run_id)
+        return {} if task is None else {up: states[up] for up in task.upstream if up in states}
 
     def state_counts(self, run_ids: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
         """Return how many tasks of each run are in which state."""
@@ -314,15 +325,14 @@ class Reader:
 
     def watched(self, run_id: str) -> tuple[RunRow, Sequence[WatchedTask]]:
         """Return a run and what may change about its tasks, in one snapshot. Raises `NotFound`."""
-        columns = [task_instances.c[name] for name in names(WatchedTask)]
         with self._reading() as conn:
             run = conn.execute(run_select().where(runs.c.run_id == run_id)).first()
             tasks = conn.execute(
-                select(*columns).where(task_instances.c.run_id == run_id).order_by(task_instances.c.task_id)
+                watched_select().where(task_instances.c.run_id == run_id).order_by(task_instances.c.task_id)
             ).all()
         if run is None:
             raise NotFound(f"there is no run '{run_id}'; `dexaflow runs list` shows them")
-        return RunRow(**run._mapping), [WatchedTask(**t._mapping) for t in tasks]
+        return run_row(run), [watched_task(t) for t in tasks]
 
     # -- admission --------------------------------------------------------------------------------------------------
 

@@ -38,6 +38,8 @@ class DagRow:
     tenant_id: str
     file: str
     is_paused: bool
+    paused_at: str | None
+    paused_by: str
     is_active: bool
     registered_at: str
     updated_at: str
@@ -74,7 +76,10 @@ class DagErrorRow:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One DAG run. `conf` is JSON text; `stop` says why it was told to end, "" when it was not."""
+    """One DAG run. `conf` is JSON text; `stop` says why it was told to end, "" when it was not.
+
+    `waits_because` says why it begins nothing: its DAG is paused, or its turn has not come; "" when neither is so.
+    """
 
     run_id: str
     dag_id: str
@@ -95,6 +100,7 @@ class RunRow:
     note: str
     triggered_by: str
     stop: str
+    waits_because: str
 
 
 @dataclass(frozen=True, slots=True)

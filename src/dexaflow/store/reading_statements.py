@@ -23,11 +23,13 @@ from sqlalchemy import (
 
 from dexaflow.model.dags import DagSpec
 from dexaflow.store.reading_filters import contains, starts_with
-from dexaflow.store.reading_rows import AttemptRow, DagRow, PoolRow, RunRow
+from dexaflow.store.reading_rows import AttemptRow, DagRow, PoolRow, RunRow, WatchedTask
+from dexaflow.store.reading_waits import WAITS, run_waits_because, task_waits_because
 from dexaflow.store.schema import dag_errors, dag_versions, dags, runs, task_instances
 
 __all__ = [
     "HELD",
+    "attempt_row",
     "attempt_select",
     "dag_row",
     "dag_select",
@@ -37,7 +39,10 @@ __all__ = [
     "parse_spec",
     "patterns",
     "run_page",
+    "run_row",
     "run_select",
+    "watched_select",
+    "watched_task",
     "with_slots",
 ]
 
@@ -47,6 +52,7 @@ _OCCUPYING = text("state IN ('queued','launching','running')")
 _SCHEDULED = text("state = 'scheduled'")
 
 _FROM_VERSION = (dag_versions.c.number.label("version_number"), dag_versions.c.created_at.label("version_created_at"))
+_WAITS = frozenset(column.key for column in WAITS)
 _FROM_RUN = (runs.c.logical_date, runs.c.run_after)
 
 
@@ -105,7 +111,17 @@ def dag_row(row: Row[Any]) -> DagRow:
 def run_select() -> Select[Any]:
     """Select runs with their version's number."""
     columns = [runs.c[n] for n in names(RunRow) if n in runs.c]
-    return select(*columns, *_FROM_VERSION).join_from(runs, dag_versions, dag_versions.c.id == runs.c.version_id)
+    return (
+        select(*columns, *_FROM_VERSION, *WAITS)
+        .join_from(runs, dag_versions, dag_versions.c.id == runs.c.version_id)
+        .join(dags, dags.c.dag_id == runs.c.dag_id)
+    )
+
+
+def run_row(row: Row[Any]) -> RunRow:
+    """Return the value of one row of `run_select`."""
+    values = dict(row._mapping)
+    return RunRow(**_without_waits(values), waits_because=run_waits_because(values))
 
 
 def attempt_select(table: FromClause, *, placement: bool = False) -> Select[Any]:
@@ -118,10 +134,37 @@ def attempt_select(table: FromClause, *, placement: bool = False) -> Select[Any]
         table.c[n] if placement or n != "placement" else null().label(n) for n in names(AttemptRow) if n in table.c
     ]
     return (
-        select(*columns, *_FROM_VERSION, *_FROM_RUN)
+        select(*columns, *_FROM_VERSION, *_FROM_RUN, *WAITS)
         .join_from(table, runs, runs.c.run_id == table.c.run_id)
         .join(dag_versions, dag_versions.c.id == table.c.version_id)
+        .join(dags, dags.c.dag_id == runs.c.dag_id)
     )
+
+
+def attempt_row(row: Row[Any]) -> AttemptRow:
+    """Return the value of one row of `attempt_select`; its reason says also what keeps its whole run."""
+    values = dict(row._mapping)
+    return AttemptRow(**{**_without_waits(values), "reason": task_waits_because(values)})
+
+
+def watched_select() -> Select[Any]:
+    """Select what changes about tasks while someone watches their run."""
+    columns = [task_instances.c[n] for n in names(WatchedTask)]
+    return (
+        select(*columns, task_instances.c.dag_id, *WAITS)
+        .join_from(task_instances, runs, runs.c.run_id == task_instances.c.run_id)
+        .join(dags, dags.c.dag_id == runs.c.dag_id)
+    )
+
+
+def watched_task(row: Row[Any]) -> WatchedTask:
+    """Return the value of one row of `watched_select`, its reason as `attempt_row` has it."""
+    values = dict(row._mapping)
+    return WatchedTask(**{n: values[n] for n in names(WatchedTask)} | {"reason": task_waits_because(values)})
+
+
+def _without_waits(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in _WAITS}
 
 
 def of_task(table: FromClause, run_id: str, task_id: str) -> list[ColumnElement[bool]]:

@@ -76,6 +76,8 @@ dags = Table(
     Column("file", Text, nullable=False),  # relative to the tenant's folder
     Column("version_id", Integer, nullable=False),  # the latest of dag_versions
     Column("is_paused", Boolean, nullable=False, server_default=text("false")),
+    Column("paused_at", String(40)),  # NULL: it is not, or nobody noted it
+    Column("paused_by", String(100), nullable=False, server_default=""),
     Column("is_active", Boolean, nullable=False, server_default=text("true")),  # false: its file is gone
     Column("registered_at", String(40), nullable=False),
     Column("updated_at", String(40), nullable=False),

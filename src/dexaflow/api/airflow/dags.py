@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, StrictBool
 from starlette.responses import Response
 
@@ -10,7 +10,7 @@ from dexaflow.api.airflow import render, shapes
 from dexaflow.api.answers import answer
 from dexaflow.api.asking import MAX_INT, AirflowPage, Name, Pattern, order_of
 from dexaflow.api.problems import Problem, problem_docs
-from dexaflow.api.services import Services
+from dexaflow.api.services import Services, asked_by
 from dexaflow.base.errors import NotFound
 from dexaflow.store.reading_filters import DagFilter
 
@@ -89,12 +89,15 @@ def dag_routes(services: Services) -> APIRouter:
 
     @router.patch("/dags/{dag_id}", response_model=shapes.Dag)
     async def patch_dag(
-        dag_id: str, body: DagPatch, update_mask: Annotated[list[Name] | None, Query(max_length=5)] = None
+        dag_id: str,
+        body: DagPatch,
+        request: Request,
+        update_mask: Annotated[list[Name] | None, Query(max_length=5)] = None,
     ) -> Response:
         """Pause or unpause a DAG."""
         if update_mask and update_mask != ["is_paused"]:
             raise Problem(422, "update_mask: only is_paused can be changed", [("update_mask", "only is_paused")])
-        await services.commands.set_paused(dag_id, paused=body.is_paused)
+        await services.commands.set_paused(dag_id, paused=body.is_paused, by=asked_by(request))
         return answer(render.dag(await services.read(services.reader.dag, dag_id)))
 
     @router.get("/dags/{dag_id}/tasks", response_model=shapes.TaskCollection)

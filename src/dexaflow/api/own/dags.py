@@ -75,9 +75,9 @@ def dag_routes(services: Services) -> APIRouter:
         return answer(render.dag_with_tasks(await services.read(services.reader.dag, dag_id)))
 
     @router.patch("/dags/{dag_id}", response_model=shapes.DagWithTasks, responses=problem_docs(404))
-    async def change_dag(dag_id: str, body: DagPatch) -> Response:
+    async def change_dag(dag_id: str, body: DagPatch, request: Request) -> Response:
         """Pause or unpause a DAG."""
-        await services.commands.set_paused(dag_id, paused=body.is_paused)
+        await services.commands.set_paused(dag_id, paused=body.is_paused, by=asked_by(request))
         return answer(render.dag_with_tasks(await services.read(services.reader.dag, dag_id)))
 
     @router.post("/dags/{dag_id}/runs", response_model=shapes.Run, status_code=201, responses=problem_docs(404, 409))

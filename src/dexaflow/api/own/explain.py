@@ -1,6 +1,6 @@
 """Why did this run there, or why does it not run: the walk of one try, told from what is kept about it (R9.2)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dexaflow.admission.results import Outcome
@@ -11,16 +11,21 @@ from dexaflow.store.reading_rows import AttemptRow, ReviewRow, RunRow
 
 __all__ = ["explain"]
 
+_UPSTREAM_NAMED = 10  # of those that a task waits for
+_BROKEN = frozenset({Outcome.ERROR, Outcome.BREAKER_OPEN})
 _REFUSED = frozenset({Outcome.REFUSE, Outcome.CHANGE_REFUSED})
 
 
-def explain(run: RunRow, row: AttemptRow, reviews: Sequence[ReviewRow], latest_try: int) -> shapes.Explanation:
+def explain(
+    run: RunRow, row: AttemptRow, reviews: Sequence[ReviewRow], latest_try: int, upstream: Mapping[str, str]
+) -> shapes.Explanation:
     """Return the walk of one try.
 
     Args:
         row: The try, with its placement.
         reviews: What hooks answered about it, in order.
         latest_try: The number of the task's present try.
+        upstream: The tasks directly upstream, with their states.
     """
     state = State(row.state)
     over = state in ENDED or state is State.UP_FOR_RETRY or row.try_number != latest_try
@@ -47,7 +52,7 @@ def explain(run: RunRow, row: AttemptRow, reviews: Sequence[ReviewRow], latest_t
             "pool_slots": row.pool_slots,
             "taken_at": row.queued_at,
             "holds_now": state in HOLDS_SLOTS and not over,
-            "waits_because": row.reason if state is State.SCHEDULED and not over else "",
+            "waits_because": _waits_because(row, upstream) if not over else "",
         },
         "own_checks": _own_checks(row, reviews, state),
         "admission": _admission(row, reviews, state, over=over),
@@ -74,6 +79,24 @@ def explain(run: RunRow, row: AttemptRow, reviews: Sequence[ReviewRow], latest_t
         },
         "pod": _pod(row.placement),
     }
+
+
+def _waits_because(row: AttemptRow, upstream: Mapping[str, str]) -> str:
+    """Why a try that has not come to its slots waits: its reason, what is upstream, or the slots themselves."""
+    match State(row.state):
+        case State.SCHEDULED:
+            slots = "slot" if row.pool_slots == 1 else "slots"
+            return row.reason or (
+                f"waits for {row.pool_slots} {slots} of pool {row.pool}, or for `parallelism`;"
+                " `dexaflow pools list` shows what is taken"
+            )
+        case State.NONE:
+            left = [f"{task} ({state})" for task, state in upstream.items() if State(state) not in ENDED]
+            more = f" and {len(left) - _UPSTREAM_NAMED} more" if len(left) > _UPSTREAM_NAMED else ""
+            after = f"waits for {', '.join(left[:_UPSTREAM_NAMED])}{more}" if left else ""
+            return "; ".join(part for part in (row.reason, after) if part)
+        case _:
+            return ""
 
 
 def _passed(row: AttemptRow, reviews: Sequence[ReviewRow]) -> bool:
@@ -120,8 +143,10 @@ def _verdict(row: AttemptRow, reviews: Sequence[ReviewRow], state: State) -> tup
         return "refused", last.hook, last.reason or "no reason given"
     if row.hook and state in (State.FAILED, State.UP_FOR_RETRY):  # no launch, no refusal: it waited too long (R7.2)
         return "dispatch_failed", row.hook, row.reason
-    if state in ENDED:
-        return "held", last.hook, last.reason  # cancelled, or cleared, while it waited
+    if state in ENDED and last.outcome == Outcome.HOLD:
+        return "held", last.hook, last.reason or "no reason given"  # cancelled, or cleared, while it waited
+    if state in ENDED and last.outcome in _BROKEN:
+        return "held", last.hook, "the hook was broken"  # its words were about the next question: there is none now
     return "not yet", "", ""
 
 

@@ -34,6 +34,8 @@ def dag(row: DagRow) -> shapes.DagOut:
         "max_active_runs": spec.max_active_runs,
         "dagrun_timeout": spec.dagrun_timeout,
         "is_paused": row.is_paused,
+        "paused_at": row.paused_at,
+        "paused_by": row.paused_by,
         "is_active": row.is_active,
         "has_errors": row.has_errors,
         "version": row.version_number,
@@ -101,6 +103,7 @@ def run(row: RunRow, task_states: dict[str, int]) -> shapes.Run:
         "note": row.note,
         "triggered_by": row.triggered_by,
         "stop": row.stop,
+        "waits_because": row.waits_because,
         "task_states": task_states,
     }
 

@@ -145,7 +145,8 @@ def run_routes(services: Services) -> APIRouter:
         row = await services.read(services.reader.attempt, run_id, task_id, try_number)
         latest = row if try_number is None else await services.read(services.reader.attempt, run_id, task_id)
         reviews = await services.read(services.reader.reviews_of, row.attempt_id)
-        return answer(explain(run, row, reviews, latest.try_number))
+        upstream = await services.read(services.reader.upstream, row)
+        return answer(explain(run, row, reviews, latest.try_number, upstream))
 
     @router.get(
         "/runs/{run_id}/tasks/{task_id}/logs",

@@ -41,7 +41,7 @@ Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 
 
 class DagOut(TypedDict):
-    """One DAG."""
+    """One DAG. `paused_at` and `paused_by` say since when it is paused and by whom, where that was noted."""
 
     dag_id: str
     tenant_id: str
@@ -55,6 +55,8 @@ class DagOut(TypedDict):
     max_active_runs: int
     dagrun_timeout: float | None
     is_paused: bool
+    paused_at: Moment | None
+    paused_by: str
     is_active: bool
     has_errors: bool
     version: int
@@ -114,7 +116,10 @@ class DagErrorPage(TypedDict):
 
 
 class Run(TypedDict):
-    """One run. `task_states` counts its tasks by state; it is empty in streams."""
+    """One run. `task_states` counts its tasks by state; it is empty in streams.
+
+    `waits_because` says why it begins nothing: its DAG is paused, or as many runs are running as it allows.
+    """
 
     run_id: str
     dag_id: str
@@ -134,6 +139,7 @@ class Run(TypedDict):
     note: str
     triggered_by: str
     stop: str
+    waits_because: str
     task_states: dict[str, int]
 
 
