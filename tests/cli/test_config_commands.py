@@ -101,6 +101,57 @@ def test_hooks_in_process_are_imported_as_the_boot_does(tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr
 
 
+def test_hooks_are_checked_also_when_other_keys_are_wrong(tmp_path: Path) -> None:
+    """Everything that is wrong is said at once: to whoever checks, asks, or starts the server."""
+    (tmp_path / "dexaflow.yaml").write_text(
+        "parallelism: 0\nexecution: {admission: {hooks: ['nomod:fn', bad, 'os:nothere', 'policies:hook'],"
+        " webhook: {url: 'https://h/'}}}"
+    )
+    (tmp_path / "policies.py").write_text("def hook(request): ...\nhook.name = 'webhook'\n")
+    for command in (
+        ["config", "check", "dexaflow.yaml"],
+        ["admission", "ask", "--config", "dexaflow.yaml"],
+        ["lite", "--config", "dexaflow.yaml"],
+    ):
+        ended = subprocess.run(
+            [sys.executable, "-m", "dexaflow.cli.main", *command],
+            capture_output=True, text=True, cwd=tmp_path, check=False, timeout=60,
+        )  # fmt: skip
+        assert ended.returncode != 0
+        said = [line.partition("; ")[0].removeprefix("dexaflow: ") for line in ended.stderr.splitlines()]
+        assert said == [
+            "parallelism: 0 is less than 1",
+            "execution.admission.hooks: entry 2: 'bad' does not name a hook",
+            "execution.admission.hooks: there is no module nomod for 'nomod:fn'",
+            "execution.admission.hooks: os has no 'nothere'",
+            "execution.admission.hooks: two hooks are called 'webhook'",
+        ], command
+
+
+def test_what_a_module_of_hooks_prints_is_no_part_of_the_json(tmp_path: Path) -> None:
+    """By `print`, past Python, or from a process of its own: it goes to standard error."""
+    (tmp_path / "dexaflow.yaml").write_text("execution: {admission: {hooks: ['chatty:hook']}}")
+    (tmp_path / "chatty.py").write_text(
+        "import os\n"
+        "from dexaflow.admission import hold\n"
+        "print('garbage of the module')\n"
+        "os.write(1, b'garbage past Python\\n')\n"
+        "os.system('echo garbage of a process')\n"
+        "def hook(request):\n"
+        "    print('garbage of the hook')\n"
+        "    return hold(None)\n"
+    )
+    for command in (["config", "check", "dexaflow.yaml"], ["admission", "ask", "--config", "dexaflow.yaml"]):
+        ended = subprocess.run(
+            [sys.executable, "-m", "dexaflow.cli.main", *command, "--output", "json"],
+            capture_output=True, text=True, cwd=tmp_path, check=False, timeout=60,
+        )  # fmt: skip
+        assert isinstance(json.loads(ended.stdout), list)
+        for whose in ("of the module", "past Python", "of a process"):
+            assert f"garbage {whose}" in ended.stderr
+    assert "garbage of the hook" in ended.stderr
+
+
 def test_a_hook_of_the_webhooks_name_is_found_as_at_boot(tmp_path: Path) -> None:
     """R8.1: two of one name is an error, and the webhook's is `webhook`."""
     (tmp_path / "policies.py").write_text("def hook(request): ...\nhook.name = 'webhook'\n")

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from dexaflow.admission.decisions import Decision, Request, admit
-from dexaflow.base.errors import ConfigError
+from dexaflow.base.errors import ConfigError, ConfigErrors
 from dexaflow.endpoint import asgi_app
-from dexaflow.hooks.naming import check_names, hook_function, hook_name, load_hook
+from dexaflow.hooks.naming import hook_function, hook_name, load_hook, load_hooks
 
 HERE = "tests.hooks.test_naming"
 
@@ -86,10 +86,23 @@ def test_what_cannot_decide_is_not_a_hook(hook: object) -> None:
     assert caught.value.key == "execution.admission.hooks"
 
 
-def test_two_hooks_of_one_name_are_an_error() -> None:
-    check_names(["a", "b", "webhook"])
-    with pytest.raises(ConfigError, match="two hooks are called 'webhook'"):
-        check_names(["webhook", "a", "webhook"])
+def test_everything_that_is_wrong_with_hooks_is_said_at_once(tmp_path: Path) -> None:
+    """R8.1: those given and those named, and two of one name, the webhook's name among them."""
+    (tmp_path / "policy_called_webhook.py").write_text("def hook(request): ...\nhook.name = 'webhook'\n")
+    good = load_hooks([f"{HERE}:freeze"], tmp_path, names=["webhook"])
+    assert good == (freeze,)
+    with pytest.raises(ConfigErrors) as caught:
+        load_hooks(
+            ["nomod:fn", "policy_called_webhook:hook", "os:nothere", f"{HERE}:freeze"],
+            tmp_path,
+            given=[lambda request: admit(), freeze],
+            names=["webhook"],
+        )
+    said = [problem.problem for problem in caught.value.problems]
+    assert [
+        (part in one) for part, one in zip(["a lambda", "no module nomod", "os has no 'nothere'"], said, strict=False)
+    ] == [True] * 3
+    assert said[3:] == [f"two hooks are called '{HERE}:freeze'", "two hooks are called 'webhook'"]
 
 
 def test_hook_is_found_by_module_and_name(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dexaflow.cli.output import FAILED, USAGE, Output, errors_in_one_line, print_fields, print_json
+from dexaflow.cli.output import FAILED, USAGE, Output, errors_in_one_line, keep_stdout, print_fields, print_json
 
 if TYPE_CHECKING:
     from dexaflow.cli.answer_lines import Lists
@@ -143,10 +143,12 @@ def ask(
     from dexaflow.cli import exchange
     from dexaflow.config import load_config
     from dexaflow.observe.logs import configure_logs
+    from dexaflow.server.hooks import hook_problems
 
     with errors_in_one_line(USAGE):
         configure_logs(level="error")
-        loaded = load_config(config, os.environ, base_dir=config.absolute().parent)
+        keep_stdout()
+        loaded = load_config(config, os.environ, base_dir=config.absolute().parent, check_hooks=hook_problems)
         admission = loaded.execution.admission
         if admission.webhook.url is None and not admission.hooks:
             raise UsageError(

@@ -1,13 +1,12 @@
 """`dexaflow config`: is this configuration right, and what can it say?"""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dexaflow.cli.output import FAILED, Output, print_error, print_json, print_text
+from dexaflow.cli.output import FAILED, Output, keep_stdout, print_error, print_json, print_text
 
 if TYPE_CHECKING:
     from dexaflow.base.errors import ConfigError
@@ -30,13 +29,16 @@ def check(
     """
     from dexaflow.base.errors import ConfigErrors
     from dexaflow.config import load_config
+    from dexaflow.server.hooks import hook_problems
 
+    keep_stdout()
+    found: list[ConfigError] = []
     try:
-        config = load_config(file, os.environ, base_dir=file.absolute().parent)
+        config = load_config(file, os.environ, base_dir=file.absolute().parent, check_hooks=hook_problems)
         admission = config.execution.admission
-        found = _hook_problems(admission.hooks, has_webhook=admission.webhook.url is not None)
+        found += hook_problems(admission.hooks, admission.webhook.url is not None)
     except ConfigErrors as errors:
-        found = list(errors.problems)
+        found += errors.problems
     problems = [(problem.key, problem.problem, problem.fix) for problem in found]
     if output is Output.JSON:
         print_json([{"key": key, "problem": problem, "fix": fix} for key, problem, fix in problems])
@@ -47,28 +49,6 @@ def check(
         print_text("The configuration is fine.")
     if problems:
         raise typer.Exit(FAILED)
-
-
-def _hook_problems(targets: Sequence[str], *, has_webhook: bool) -> list["ConfigError"]:
-    """Return what is wrong with the hooks in process: they are imported, as the boot does."""
-    if not targets:
-        return []
-    from dexaflow.base.errors import ConfigError
-    from dexaflow.hooks.naming import check_names, hook_name, load_hook
-    from dexaflow.hooks.webhook import WEBHOOK_NAME
-
-    problems: list[ConfigError] = []
-    names: list[str] = []
-    for target in targets:
-        try:
-            names.append(hook_name(load_hook(target, Path.cwd())))
-        except ConfigError as problem:
-            problems.append(problem)
-    try:
-        check_names([*names, *([WEBHOOK_NAME] if has_webhook else [])])
-    except ConfigError as problem:
-        problems.append(problem)
-    return problems
 
 
 @app.command()

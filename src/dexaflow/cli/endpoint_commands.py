@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dexaflow.cli.output import USAGE, errors_in_one_line, print_text
+from dexaflow.cli.output import USAGE, errors_in_one_line, keep_stdout, print_text
 
 __all__ = ["app"]
 
@@ -45,6 +45,7 @@ def serve(
     with errors_in_one_line(USAGE):
         if log_format not in ("auto", "json", "console"):
             raise UsageError("--log-format is auto, json or console")
+        keep_stdout()
         configure_logs(form=log_format)
         catch_strays()
         try:

@@ -18,7 +18,7 @@ from dexaflow.cli.output import print_fields, print_text
 from dexaflow.config import Config
 from dexaflow.hooks.files import token_in
 from dexaflow.hooks.inprocess import InProcessCaller
-from dexaflow.hooks.naming import check_names, load_hook
+from dexaflow.hooks.naming import load_hooks
 from dexaflow.hooks.transport import request_head
 from dexaflow.hooks.url import Endpoint, endpoint_from_config
 from dexaflow.hooks.webhook import WEBHOOK_NAME, WebhookCaller
@@ -123,11 +123,10 @@ def read_request(path: Path) -> Request:
 
 
 def configured_hooks(config: Config, folder: Path) -> tuple[InProcessCaller, ...]:
-    """Return the in-process hooks of the configuration, looked for in `folder` first. Raises `ConfigError`."""
+    """Return the in-process hooks of the configuration, looked for in `folder` first. Raises `ConfigErrors`."""
     admission = config.execution.admission
-    callers = tuple(InProcessCaller(load_hook(hook, folder), timeout=admission.timeout) for hook in admission.hooks)
-    check_names([*(caller.name for caller in callers), *([WEBHOOK_NAME] if admission.webhook.url else [])])
-    return callers
+    hooks = load_hooks(admission.hooks, folder, names=(WEBHOOK_NAME,) if admission.webhook.url else ())
+    return tuple(InProcessCaller(hook, timeout=admission.timeout) for hook in hooks)
 
 
 async def ask_hooks(config: Config, request: Request, in_process: Sequence[HookCaller]) -> list[Exchange]:

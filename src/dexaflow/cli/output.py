@@ -6,10 +6,11 @@ that neither a terminal nor a reader of lines is led astray by it.
 
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import typer
 
@@ -23,11 +24,13 @@ __all__ = [
     "errors_in_one_line",
     "fail",
     "json_text",
+    "keep_stdout",
     "print_error",
     "print_fields",
     "print_json",
     "print_table",
     "print_text",
+    "stdout",
 ]
 
 FAILED = 1  # asked and answered: no
@@ -41,6 +44,30 @@ class Output(StrEnum):
     JSON = "json"
 
 
+_ours: TextIO | None = None  # where our lines go once standard output has been kept for them
+
+
+def keep_stdout() -> None:
+    """Keep standard output for what this program prints: what foreign code prints from here on goes to standard error.
+
+    A hook's `print`, its module's, a process of theirs: none of them gets into a document that a program reads. It
+    holds until the process ends, since a call of a hook that was given up may print at any time.
+    """
+    global _ours
+    if _ours is not None:
+        return
+    sys.stdout.flush()
+    _ours = open(  # noqa: SIM115 - open until the process ends
+        os.dup(1), "w", encoding=sys.stdout.encoding or "utf-8", errors=sys.stdout.errors, closefd=True
+    )
+    os.dup2(2, 1)
+
+
+def stdout() -> TextIO:
+    """Return where our lines go."""
+    return _ours or sys.stdout
+
+
 def json_text(value: object) -> str:
     """Return `value` as one line of JSON, ASCII only."""
     return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
@@ -48,7 +75,7 @@ def json_text(value: object) -> str:
 
 def print_json(value: object) -> None:
     """Print `value` as JSON, indented on a terminal."""
-    if sys.stdout.isatty():
+    if stdout().isatty():
         print_text(json.dumps(value, ensure_ascii=True, indent=2))
     else:
         print_text(json_text(value))
@@ -56,9 +83,10 @@ def print_json(value: object) -> None:
 
 def print_text(text: str) -> None:
     """Print lines that are safe already; what the terminal's encoding lacks is escaped."""
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
-    sys.stdout.flush()
+    out = stdout()
+    encoding = out.encoding or "utf-8"
+    out.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    out.flush()
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str = "") -> None:
@@ -112,8 +140,8 @@ def _print_rich(renderable: object) -> None:
     from rich.console import Console
 
     # Into a pipe or a file lines are as long as they are: whoever cuts columns there wants whole cells.
-    width = None if sys.stdout.isatty() else 100_000
-    console = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+    width = None if stdout().isatty() else 100_000
+    console = Console(file=stdout(), width=width, highlight=False, markup=False, emoji=False)
     with console.capture() as captured:
         console.print(renderable)
     print_text("\n".join(line.rstrip() for line in captured.get().splitlines()))

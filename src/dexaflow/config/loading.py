@@ -4,29 +4,37 @@ import difflib
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from dexaflow.base.errors import ConfigError, ConfigErrors
 from dexaflow.base.text import shown
-from dexaflow.config.checks import check_together
+from dexaflow.config.checks import WEBHOOK, check_together
 from dexaflow.config.environment import read_environment
+from dexaflow.config.rules import names_a_hook
 from dexaflow.config.schema import Config, Key
 from dexaflow.config.values import Unfit
-from dexaflow.config.yaml_source import MAX_BYTES, Node, Scalar, ScalarType, Section, read_yaml
+from dexaflow.config.yaml_source import MAX_BYTES, Listing, Node, Scalar, ScalarType, Section, read_yaml
 
-__all__ = ["all_keys", "load_config"]
+__all__ = ["CheckHooks", "all_keys", "load_config"]
+
+# (what hooks in process are named as `package.module:name`, whether a webhook is set) -> what is wrong with them
+CheckHooks = Callable[[Sequence[str], bool], Iterable[ConfigError]]
 
 
-def load_config(path: Path | None, environ: Mapping[str, str], *, base_dir: Path) -> Config:
+def load_config(
+    path: Path | None, environ: Mapping[str, str], *, base_dir: Path, check_hooks: CheckHooks | None = None
+) -> Config:
     """Return the configuration of `path` and `environ`; the environment wins.
 
     Args:
         path: The YAML file; None for a configuration from the environment and defaults alone.
         environ: The environment variables; those that do not begin with `DEXAFLOW_` are ignored.
         base_dir: Where relative paths in the configuration start.
+        check_hooks: Called when something else is wrong, so that all that is wrong is said at once: whoever uses the
+            hooks of a configuration that is right finds out by loading them.
 
     Raises:
         ConfigErrors: every problem found: unknown keys and variables, wrong types, values out of range, keys given
@@ -61,11 +69,20 @@ def load_config(path: Path | None, environ: Mapping[str, str], *, base_dir: Path
                 values[key] = value
     if readable:
         problems += check_together(values, frozenset(broken))
+    if problems and check_hooks is not None:
+        problems += check_hooks(_well_named(given.get("execution.admission.hooks")), f"{WEBHOOK}.url" in given)
     if problems:
         raise ConfigErrors([_without_user_info(problem) for problem in problems])
     config = _build(Config, "", values)
     assert isinstance(config, Config)
     return config
+
+
+def _well_named(given: tuple[Node, str] | None) -> tuple[str, ...]:
+    """Return the entries of the list of hooks that name one, whatever is wrong with the others."""
+    items = given[0].items if given is not None and isinstance(given[0], Listing) else ()
+    texts = [item.text for item in items if isinstance(item, Scalar) and item.type is ScalarType.TEXT]
+    return tuple(dict.fromkeys(text for text in texts if names_a_hook(text)))
 
 
 # From a URL's slashes to the `@` that ends its user info, or to where quoting has cut it off.

@@ -25,6 +25,7 @@ __all__ = [
     "image",
     "image_pattern",
     "names",
+    "names_a_hook",
     "one_of_each",
     "priority_class",
     "quantity",
@@ -50,9 +51,14 @@ def webhook_url(written: str) -> str:
     return written
 
 
+def names_a_hook(written: str) -> bool:
+    """Whether it is a `package.module:name`."""
+    return _HOOK.fullmatch(written) is not None
+
+
 def hook_name(written: str) -> str:
     """Return a `package.module:name`."""
-    if not _HOOK.fullmatch(written):
+    if not names_a_hook(written):
         raise ValueError(f"{quoted(written)} does not name a hook")
     return written
 

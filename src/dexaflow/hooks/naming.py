@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -14,10 +15,10 @@ from typing import Any, Final, Protocol
 
 from dexaflow.admission.decisions import Decision, Request
 from dexaflow.admission.hook_shape import shape_problem
-from dexaflow.base.errors import ConfigError
+from dexaflow.base.errors import ConfigError, ConfigErrors
 from dexaflow.base.text import shown
 
-__all__ = ["HOOKS_KEY", "Hook", "HookFunction", "Reviewer", "check_names", "hook_function", "hook_name", "load_hook"]
+__all__ = ["HOOKS_KEY", "Hook", "HookFunction", "Reviewer", "hook_function", "hook_name", "load_hook", "load_hooks"]
 
 HOOKS_KEY: Final = "execution.admission.hooks"
 MAX_NAME_CHARACTERS: Final = 200  # it stands in metrics, records and messages
@@ -95,19 +96,49 @@ def hook_name(hook: Hook) -> str:
     return name
 
 
-def check_names(names: Iterable[str]) -> None:
-    """See that no two hooks, the webhook included, have one name (R8.1).
+def load_hooks(
+    targets: Iterable[str], folder: Path, *, given: Iterable[Hook] = (), names: Iterable[str] = ()
+) -> tuple[Hook, ...]:
+    """Return the hooks of a server in the order in which they are asked: those given, then those that `targets` name.
+
+    Args:
+        targets: As `load_hook` takes them.
+        folder: Where their modules are looked for first.
+        given: Hooks that a program has made.
+        names: What other hooks are called, the webhook's among them.
 
     Raises:
-        ConfigError: two have.
+        ConfigErrors: what is wrong with each of them; two that have one name, the others included (R8.1).
     """
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise ConfigError(
-                HOOKS_KEY, f"two hooks are called '{shown(name)}'", "name it once, or set the `name` attribute of one"
-            )
-        seen.add(name)
+    problems: list[ConfigError] = []
+    hooks: list[Hook] = []
+    called: list[str] = []
+    for make in (*(partial(_given, hook) for hook in given), *(partial(load_hook, t, folder) for t in targets)):
+        try:
+            hook = make()
+            called.append(hook_name(hook))
+        except ConfigError as problem:
+            problems.append(problem)
+        else:
+            hooks.append(hook)
+    counts = Counter([*called, *names])
+    problems += [
+        ConfigError(
+            HOOKS_KEY,
+            f"{'two' if count == 2 else count} hooks are called '{shown(name)}'",
+            "name it once, or set the `name` attribute of one",
+        )
+        for name, count in counts.items()
+        if count > 1
+    ]
+    if problems:
+        raise ConfigErrors(problems)
+    return tuple(hooks)
+
+
+def _given(hook: Hook) -> Hook:
+    hook_function(hook)
+    return hook
 
 
 def load_hook(target: str, folder: Path | None = None) -> Hook:

@@ -14,6 +14,7 @@ A program of your own runs the server with hooks of its own::
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,13 +57,15 @@ def run(
     from dexaflow.config.loading import load_config
     from dexaflow.config.schema import Config
     from dexaflow.observe.logs import catch_strays, configure_logs
+    from dexaflow.server.hooks import hook_problems
     from dexaflow.server.leaving import leave_in_time
     from dexaflow.server.lite import LiteOptions, serve
 
     if not isinstance(config, Config):
         path = None if config is None else Path(config)
         base = Path.cwd() if path is None else path.resolve().parent
-        config = load_config(path, os.environ, base_dir=base)
+        check_hooks = partial(hook_problems, given=admission)
+        config = load_config(path, os.environ, base_dir=base, check_hooks=check_hooks)
     configure_logs(form=config.logging.format, level=config.logging.level)
     catch_strays()
     options = LiteOptions(dags=Path(dags), data=Path(data), host=host, port=port)

@@ -1,7 +1,6 @@
 """The hooks of one server, in order: the program's own, the configuration's, then the webhook (R8.1)."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +8,10 @@ from dexaflow.admission.ports import HookCaller
 from dexaflow.base.errors import ConfigError, ConfigErrors
 from dexaflow.config.schema import Config
 from dexaflow.hooks.inprocess import InProcessCaller
-from dexaflow.hooks.naming import check_names, load_hook
-from dexaflow.hooks.webhook import WebhookCaller
+from dexaflow.hooks.naming import load_hooks
+from dexaflow.hooks.webhook import WEBHOOK_NAME, WebhookCaller
 
-__all__ = ["Hooks", "build_hooks"]
+__all__ = ["Hooks", "build_hooks", "hook_problems"]
 
 
 class Hooks:
@@ -47,6 +46,21 @@ class Hooks:
             await self._webhook.close()
 
 
+def hook_problems(targets: Sequence[str], has_webhook: bool, given: Sequence[Any] = ()) -> tuple[ConfigError, ...]:
+    """Return what is wrong with hooks in process: they are imported, as the boot does.
+
+    Args:
+        targets: Those that the configuration names, as `package.module:name`.
+        has_webhook: Whether one is asked beside them: no hook may have its name.
+        given: Those of the program itself.
+    """
+    try:
+        load_hooks(targets, Path.cwd(), given=given, names=(WEBHOOK_NAME,) if has_webhook else ())
+    except ConfigErrors as errors:
+        return errors.problems
+    return ()
+
+
 def build_hooks(config: Config, admission: Sequence[Any] = ()) -> Hooks:
     """Make the callers of all hooks.
 
@@ -56,14 +70,12 @@ def build_hooks(config: Config, admission: Sequence[Any] = ()) -> Hooks:
     settings = config.execution.admission
     problems: list[ConfigError] = []
     in_process: list[InProcessCaller] = []
-    folder = Path.cwd()
-    makers: list[Callable[[], Any]] = [partial(_given, hook) for hook in admission]
-    makers += [partial(load_hook, path, folder) for path in settings.hooks]
-    for make in makers:
-        try:
-            in_process.append(InProcessCaller(make(), timeout=settings.timeout))
-        except ConfigError as problem:
-            problems.append(problem)
+    others = () if settings.webhook.url is None else (WEBHOOK_NAME,)
+    try:
+        for hook in load_hooks(settings.hooks, Path.cwd(), given=admission, names=others):
+            in_process.append(InProcessCaller(hook, timeout=settings.timeout))
+    except ConfigErrors as found:
+        problems += found.problems
     webhook = None
     if settings.webhook.url is not None:
         try:
@@ -75,15 +87,6 @@ def build_hooks(config: Config, admission: Sequence[Any] = ()) -> Hooks:
             )
         except ConfigError as problem:
             problems.append(problem)
-    made = Hooks(in_process, webhook)
-    try:
-        check_names(caller.name for caller in made.callers)
-    except ConfigError as problem:
-        problems.append(problem)
     if problems:
         raise ConfigErrors(problems)
-    return made
-
-
-def _given(hook: Any) -> Any:
-    return hook
+    return Hooks(in_process, webhook)
