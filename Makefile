@@ -37,8 +37,8 @@ simulate: $(READY) ## crashes, broken hooks and people at once, from seeds; SEED
 bench: $(READY) ## what it costs, as ratios taken in one run; CHECK=1 fails where one falls short, ONLY=gate,stalls
 	@$(BIN)/python -m bench $(if $(CHECK),--check) $(ONLY)
 
-soak: $(READY) ## hours of hostile input to everything that reads text from outside; MINUTES=n of each, 60 by default
-	@$(BIN)/python -m tests.fuzz $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+soak: $(READY) ## hostile input to all that reads text from outside, long races and loads; MINUTES=n of each, 60 by default
+	@$(BIN)/python -m tests.soak $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
 format: $(READY) ## write the code as `make check` wants it
 	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --quiet --fix .
