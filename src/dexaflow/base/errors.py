@@ -12,10 +12,13 @@
     ├── HookBroken           a hook did not give a decision (R7.1)
     ├── StoreError           the database cannot be used
     │   └── TermLost         another control plane has taken over; stop
-    └── ExecutorError        an attempt could not be started
+    ├── ExecutorError        an attempt could not be started
+    └── ServerFailed         the server could not start, or go on; uncaught it ends the program in a line for each cause
 """
 
 from collections.abc import Sequence
+
+from dexaflow.base.text import shown
 
 __all__ = [
     "ConfigError",
@@ -26,6 +29,7 @@ __all__ = [
     "ExecutorError",
     "HookBroken",
     "NotFound",
+    "ServerFailed",
     "StoreError",
     "TermLost",
     "UsageError",
@@ -113,3 +117,18 @@ class TermLost(StoreError):  # noqa: N818 - what happened
 
 class ExecutorError(DexaflowError):
     """An attempt could not be started. ``str()`` is fit for the task's author."""
+
+
+class ServerFailed(DexaflowError, SystemExit):  # noqa: N818 - what happened
+    """A server could not start, or could not go on; ``str()`` has a line for each cause, ``causes`` the errors.
+
+    It is a `SystemExit` too. Nobody who runs a server from a program of their own needs to see where in ours it was
+    raised: left uncaught, it prints its lines on standard error and ends the program with status 1, as
+    ``dexaflow lite`` would.
+    """
+
+    def __init__(self, error: DexaflowError) -> None:
+        self.causes: tuple[DexaflowError, ...] = error.problems if isinstance(error, ConfigErrors) else (error,)
+        lines = [str(cause) for cause in self.causes]
+        super().__init__("\n".join(lines))
+        self.code = "\n".join(f"dexaflow: {shown(line)}" for line in lines)

@@ -59,11 +59,13 @@ app.add_typer(endpoint_commands.app, name="endpoint")
 
 def main() -> None:
     """Run the command line: one clear line instead of a traceback, exit status 1, for every error of ours."""
-    from dexaflow.base.errors import ConfigErrors, DexaflowError
+    from dexaflow.base.errors import ConfigErrors, DexaflowError, ServerFailed
     from dexaflow.cli.output import print_error
 
     try:
         app()
+    except ServerFailed:
+        raise  # it prints its lines by itself
     except ConfigErrors as errors:
         for problem in errors.problems:
             print_error(str(problem))

@@ -54,6 +54,8 @@ def hook_function(hook: Hook) -> HookFunction:
     except _Unreadable as error:
         problem = f"`review` of an object of type {kind} cannot be read: {error}"
         raise ConfigError(HOOKS_KEY, problem, "make it a method") from error
+    if isinstance(hook, str):
+        raise ConfigError(HOOKS_KEY, f"the text '{shown(hook[:200])}' is not a hook", "give the function itself")
     if not callable(function):
         raise ConfigError(
             HOOKS_KEY, f"an object of type {kind} is not a hook", "give a function, or an object with a method `review`"
@@ -113,7 +115,10 @@ def load_hooks(
     problems: list[ConfigError] = []
     hooks: list[Hook] = []
     called: list[str] = []
-    for make in (*(partial(_given, hook) for hook in given), *(partial(load_hook, t, folder) for t in targets)):
+    makers: list[Callable[[], Hook]] = [partial(_given, index, hook) for index, hook in enumerate(given)]
+    by_program = len(makers)
+    makers += [partial(load_hook, target, folder) for target in targets]
+    for make in makers:
         try:
             hook = make()
             called.append(hook_name(hook))
@@ -124,7 +129,7 @@ def load_hooks(
     counts = Counter([*called, *names])
     problems += [
         ConfigError(
-            HOOKS_KEY,
+            f"admission, {HOOKS_KEY}" if by_program else HOOKS_KEY,
             f"{'two' if count == 2 else count} hooks are called '{shown(name)}'",
             "name it once, or set the `name` attribute of one",
         )
@@ -136,8 +141,12 @@ def load_hooks(
     return tuple(hooks)
 
 
-def _given(hook: Hook) -> Hook:
-    hook_function(hook)
+def _given(index: int, hook: Hook) -> Hook:
+    try:
+        hook_function(hook)
+        hook_name(hook)
+    except ConfigError as problem:  # it is no hook of the configuration's
+        raise ConfigError(f"admission[{index}]", problem.problem, problem.fix) from problem
     return hook
 
 

@@ -18,10 +18,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dexaflow.base.errors import DexaflowError, ServerFailed
+
 if TYPE_CHECKING:
     from dexaflow.config.schema import Config
 
-__all__ = ["run"]
+__all__ = ["ServerFailed", "run"]
 
 
 def run(
@@ -49,9 +51,31 @@ def run(
     do not keep it any longer.
 
     Raises:
-        ConfigErrors: everything that is wrong with the configuration.
-        DexaflowError: it cannot start; one line says why and what to do.
+        ServerFailed: it cannot start, or go on. Its ``causes`` are everything that is wrong with the configuration, or
+            the one thing that stopped it. Left uncaught, it ends the program as `dexaflow lite` would: one line for
+            each of them, which says what to do, and status 1.
     """
+    try:
+        from dexaflow.server.calling import check_arguments, check_place
+
+        check_place()
+        check_arguments(
+            config=config, admission=admission, dags=dags, data=data, host=host, port=port, on_ready=on_ready
+        )
+        _run(config, admission, dags, data, host, port, on_ready)
+    except DexaflowError as error:
+        raise ServerFailed(error) from None
+
+
+def _run(
+    config: "Config | str | Path | None",
+    admission: Sequence[Any],
+    dags: str | Path,
+    data: str | Path,
+    host: str | None,
+    port: int | None,
+    on_ready: Callable[[str, str], None] | None,
+) -> None:
     import uvloop
 
     from dexaflow.config.loading import load_config
@@ -63,7 +87,7 @@ def run(
 
     if not isinstance(config, Config):
         path = None if config is None else Path(config)
-        base = Path.cwd() if path is None else path.resolve().parent
+        base = Path.cwd() if path is None else path.absolute().parent
         check_hooks = partial(hook_problems, given=admission)
         config = load_config(path, os.environ, base_dir=base, check_hooks=check_hooks)
     configure_logs(form=config.logging.format, level=config.logging.level)
