@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tests.hooks.misbehaving import Peer, Script, answer
 
-__all__ = ["BEHAVIOURS", "Behaviour"]
+__all__ = ["BEHAVIOURS", "Behaviour", "at_once", "says"]
 
 
 PLAIN, TLS, BOTH = (False,), (True,), (False, True)

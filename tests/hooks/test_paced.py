@@ -11,12 +11,17 @@ import pytest
 import trustme
 
 from dexaflow.admission.breaker import BreakerState
+from dexaflow.admission.decisions import Decision, Request
 from dexaflow.admission.gate import Gate
-from dexaflow.admission.results import Admitted, Outcome, Verdict
+from dexaflow.admission.ports import HookCaller
+from dexaflow.admission.results import Admitted, Held, Outcome, Verdict
 from dexaflow.base.clock import SystemClock
+from dexaflow.hooks.inprocess import MAX_AT_ONCE, InProcessCaller
 from dexaflow.hooks.webhook import WebhookCaller
 from tests.admission.builders import Lists, Watching, checked
-from tests.hooks.misbehaving import Endpoint, Peer, answer
+from tests.hooks.asking import SHORT
+from tests.hooks.behaviours import at_once, says
+from tests.hooks.misbehaving import Endpoint, Peer, Script, answer
 
 ATTEMPTS = 1_000
 TIMEOUT = 2.0  # seconds; shorter than the last of them waits where each takes 50 ms: a thousand by sixteen
@@ -41,6 +46,17 @@ class Admitting:
             peer.send(answer(json.dumps(document).encode()))
 
 
+def a_gate_asking(caller: HookCaller, *, fail_open: bool) -> tuple[Gate, Watching]:
+    """A gate with one hook, on the system's clock."""
+    watching, ids = Watching(), itertools.count()
+    gate = Gate(
+        [caller], policy=Lists(), fail_open=fail_open, clock=SystemClock(),
+        new_uid=lambda: f"00000000-0000-4000-8000-{next(ids):012d}", new_incident=lambda: "incident",
+        observer=watching,
+    )  # fmt: skip
+    return gate, watching
+
+
 @pytest.mark.parametrize("takes", [0.0, BUSY], ids=["instant", "50 ms"])
 async def test_thousand_at_once_are_all_asked_and_none_of_them_fails(
     takes: float, ca: trustme.CA, server_tls: ssl.SSLContext, tmp_path: Path
@@ -50,12 +66,7 @@ async def test_thousand_at_once_are_all_asked_and_none_of_them_fails(
     ca.cert_pem.write_to_path(str(bundle))
     async with Endpoint(Admitting(takes), server_tls) as endpoint:
         async with WebhookCaller(endpoint.url, timeout=TIMEOUT, ca_file=bundle) as caller:
-            watching, ids = Watching(), itertools.count()
-            gate = Gate(
-                [caller], policy=Lists(), fail_open=True, clock=SystemClock(),
-                new_uid=lambda: f"00000000-0000-4000-8000-{next(ids):012d}", new_incident=lambda: "incident",
-                observer=watching,
-            )  # fmt: skip
+            gate, watching = a_gate_asking(caller, fail_open=True)
             for crowd in (ATTEMPTS, 100):
                 began = time.monotonic()
                 verdicts: list[Verdict] = await asyncio.gather(*[gate.review(checked()) for _ in range(crowd)])
@@ -68,3 +79,48 @@ async def test_thousand_at_once_are_all_asked_and_none_of_them_fails(
                 assert (status.state, status.failures, status.last_cause) == (BreakerState.CLOSED, 0, "")
                 assert len(endpoint.peers) <= 16  # ever, so that the second crowd has opened none
             assert len(endpoint.questions) == len(watching.outcomes()) == ATTEMPTS + 100
+
+
+BROKEN: dict[str, Script] = {
+    "silent": at_once(),
+    "closes": at_once(then=Peer.close),
+    "answers 503": says(answer(b"", status="503 Busy")),
+}
+
+
+@pytest.mark.parametrize("fail_open", [False, True], ids=["fail closed", "fail open"])
+@pytest.mark.parametrize("how", BROKEN)
+async def test_those_who_wait_for_a_connection_when_the_breaker_opens_are_not_asked(how: str, fail_open: bool) -> None:
+    """R7.4: nothing is asked any more, whoever had begun to wait before; nobody waits out a timeout of others."""
+    async with Endpoint(BROKEN[how]) as endpoint, WebhookCaller(endpoint.url, timeout=SHORT) as caller:
+        gate, watching = a_gate_asking(caller, fail_open=fail_open)
+        verdicts = await asyncio.gather(*[gate.review(checked()) for _ in range(ATTEMPTS)])
+        # Sixteen are out when the fifth failure is counted; what they leave free may have been taken by then.
+        asked = sum(seconds is not None for _, _, seconds in watching.reviewed_as)
+        assert 5 <= asked <= 2 * 16
+        assert len(watching.reviewed_as) == ATTEMPTS
+        if fail_open:
+            assert all(isinstance(verdict, Admitted) for verdict in verdicts)
+            assert set(watching.outcomes()) == {Outcome.FAIL_OPEN}
+        else:
+            assert all(isinstance(verdict, Held) and verdict.broken for verdict in verdicts)
+            assert sum(verdict.asked for verdict in verdicts if isinstance(verdict, Held)) == asked
+            assert set(watching.outcomes()) == {Outcome.ERROR, Outcome.BREAKER_OPEN}
+        assert watching.breakers == [("webhook", True)]
+        assert len(endpoint.peers) <= 2 * 16 + 1  # no connection for those who were not asked
+
+
+async def test_those_who_wait_for_a_thread_when_the_breaker_opens_are_not_asked() -> None:
+    called: list[str] = []
+
+    def broken(request: Request) -> Decision:
+        called.append(request.uid)
+        time.sleep(0.01)
+        raise OSError("no database")
+
+    caller = InProcessCaller(broken, timeout=TIMEOUT)
+    gate, watching = a_gate_asking(caller, fail_open=False)
+    verdicts = await asyncio.gather(*[gate.review(checked()) for _ in range(ATTEMPTS)])
+    assert all(isinstance(verdict, Held) for verdict in verdicts)
+    assert 5 <= len(called) == watching.outcomes().count(Outcome.ERROR) <= 2 * MAX_AT_ONCE
+    await caller.close()

@@ -24,7 +24,7 @@ from dexaflow.admission.breaker import (
 )
 from dexaflow.admission.changes import AllowLists, Merges, NotAllowed
 from dexaflow.admission.decisions import NO_CHANGES, Admit, Decision, Hold, Refuse, Request
-from dexaflow.admission.ports import HookCaller, Observer
+from dexaflow.admission.ports import HookCaller, NotPut, Observer, Paced
 from dexaflow.admission.results import _SEAL, Admitted, Held, Outcome, Refused, Review, Verdict
 from dexaflow.base.clock import Clock
 from dexaflow.base.errors import HookBroken
@@ -152,6 +152,8 @@ class Gate:
                 if type(decision) not in _DECISIONS:
                     raise TypeError(f"its caller returned {type(decision).__name__}, which is no decision")
                 end = End.ANSWERED
+            except NotPut:
+                return self._not_asked(hook, walk)  # the breaker opened while it waited for its turn
             except HookBroken as error:
                 broken, end = error, End.FAILED
             except Exception as error:  # noqa: BLE001 - foreign code: whatever it raises is a hook without a decision
@@ -255,6 +257,8 @@ class _Hook:
         elif not self.breaker.failures:
             self.may_have_refused = False
         if is_open(self.breaker) is not is_open(before):
+            if is_open(self.breaker) and isinstance(self.caller, Paced):
+                self.caller.withdraw()  # nothing is asked from now on (R7.4), whoever took a ticket before
             self._observer.breaker_changed(self.name, is_open=is_open(self.breaker))
 
     def status(self, now: float) -> HookStatus:

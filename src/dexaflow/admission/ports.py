@@ -1,12 +1,12 @@
 """What the gate needs from outside, as protocols: hooks to ask, someone who watches."""
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from dexaflow.admission.decisions import Decision, Request
 from dexaflow.admission.results import Outcome
 from dexaflow.model.attempt import Attempt
 
-__all__ = ["Answered", "HookCaller", "Observer"]
+__all__ = ["Answered", "HookCaller", "NotPut", "Observer", "Paced"]
 
 
 class Answered(NamedTuple):
@@ -29,6 +29,19 @@ class HookCaller(Protocol):
 
     async def ask(self, request: Request) -> Answered:
         """Put one question. Raises `HookBroken` for every way not to get a decision; lets `CancelledError` pass."""
+        ...
+
+
+class NotPut(Exception):  # noqa: N818 - what happened
+    """A question was withdrawn while it waited for its turn; the hook has heard nothing of it."""
+
+
+@runtime_checkable
+class Paced(Protocol):
+    """A `HookCaller` at which questions may have to wait for their turn (R7.1)."""
+
+    def withdraw(self) -> None:
+        """Give up the questions that wait: each raises `NotPut`. Those that are put go on."""
         ...
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from dexaflow.admission.decisions import Admit, Decision, Hold, Refuse, Request
 from dexaflow.admission.envelope import decision_of
-from dexaflow.admission.ports import Answered
+from dexaflow.admission.ports import Answered, NotPut
 from dexaflow.base.errors import HookBroken
 from dexaflow.hooks.hook_loop import HookLoop
 from dexaflow.hooks.naming import HookFunction
@@ -67,7 +67,7 @@ class Call:
     def __init__(self, request: Request, loop: asyncio.AbstractEventLoop) -> None:
         self.request = request
         # Carries a failure as a value: an exception in a future that nobody awaits any more would be logged.
-        self.answer: asyncio.Future[Answered | HookBroken] = loop.create_future()
+        self.answer: asyncio.Future[Answered | HookBroken | NotPut] = loop.create_future()
         self.started = 0.0  # monotonic seconds; 0 while it waits its turn
         self.handed_in = 0.0  # to the event loop `where`
         self.timer: asyncio.TimerHandle | None = None

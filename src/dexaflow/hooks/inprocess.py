@@ -22,7 +22,7 @@ import structlog
 
 from dexaflow.admission.decisions import Request
 from dexaflow.admission.hook_shape import is_async
-from dexaflow.admission.ports import Answered
+from dexaflow.admission.ports import Answered, NotPut
 from dexaflow.base.errors import HookBroken
 from dexaflow.hooks.calls import Call, Failure, Outcome, Returns, ToAwait, let_go, run_async, run_plain, sealed
 from dexaflow.hooks.hook_loop import HookLoop
@@ -95,9 +95,14 @@ class InProcessCaller:
         finally:
             if not call.ended:  # cancelled
                 self._give_up(call)
-        if isinstance(outcome, HookBroken):
+        if isinstance(outcome, HookBroken | NotPut):
             raise outcome
         return outcome
+
+    def withdraw(self) -> None:
+        """Give up the questions that wait for a thread. See `Paced`."""
+        while self._waiting:
+            self._settle(self._waiting.popleft(), NotPut())
 
     async def close(self) -> None:
         """Let threads and event loops end. Nobody waits for calls that run: async ones are cancelled, others left."""
@@ -256,7 +261,7 @@ class InProcessCaller:
             else:
                 call.where.cancel(call)
 
-    def _settle(self, call: Call, outcome: Answered | HookBroken) -> None:
+    def _settle(self, call: Call, outcome: Answered | HookBroken | NotPut) -> None:
         call.ended = True
         if not call.answer.done():
             call.answer.set_result(outcome)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final
 
+from dexaflow.admission.ports import NotPut
 from dexaflow.base.errors import HookBroken
 from dexaflow.base.steps import Step, reached
 from dexaflow.hooks.addresses import Resolver
@@ -62,7 +63,7 @@ class _Question:
     def __init__(self, body: bytes, loop: asyncio.AbstractEventLoop) -> None:
         self.body = body
         # Carries a failure as a value: an exception in a future that nobody awaits any more would be logged.
-        self.answer: asyncio.Future[Response | HookBroken] = loop.create_future()
+        self.answer: asyncio.Future[Response | HookBroken | NotPut] = loop.create_future()
         self.started = 0.0
         self.timer: asyncio.TimerHandle | None = None
         self.connection: Connection | None = None
@@ -131,6 +132,7 @@ class Transport:
 
         Raises:
             HookBroken: no complete answer within the timeout, or none that may be accepted (R4.1).
+            NotPut: withdrawn while it waited for a connection.
         """
         if self._closed:
             raise HookBroken(f"{self._endpoint}: the transport is closed", seconds=0.0)
@@ -141,9 +143,14 @@ class Transport:
         finally:
             if not question.ended:  # cancelled
                 self._give_up(question)
-        if isinstance(outcome, HookBroken):
+        if isinstance(outcome, HookBroken | NotPut):
             raise outcome
         return outcome
+
+    def withdraw(self) -> None:
+        """Give up the questions that wait for a connection."""
+        while self._waiting:
+            self._settle(self._waiting.popleft(), NotPut())
 
     def use(self, *, tls: ssl.SSLContext | None = None, token: str | None = None) -> None:
         """Go on with another TLS context or token; None leaves it as it is.
@@ -337,7 +344,7 @@ class Transport:
             question.timer.cancel()
         self._leave(question)
 
-    def _settle(self, question: _Question, outcome: Response | HookBroken) -> None:
+    def _settle(self, question: _Question, outcome: Response | HookBroken | NotPut) -> None:
         question.ended = True
         if question.timer is not None:
             question.timer.cancel()

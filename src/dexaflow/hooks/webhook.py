@@ -131,6 +131,10 @@ class WebhookCaller:
         self.start()
         return await self._transport.post(body)
 
+    def withdraw(self) -> None:
+        """Give up the questions that wait for a connection. See `Paced`."""
+        self._transport.withdraw()
+
     def stale_files(self) -> Mapping[str, bool]:
         """Return which of the configured files could not be read again after a change (R2.3)."""
         files = {"ca_file": self._ca, "token_file": self._token}
