@@ -6,13 +6,16 @@ from pathlib import Path
 
 from tests.system.crowd import held
 
+RECHECK = 120.0  # seconds: ten thousand make some eighty asks a second
+
 
 def main(seconds: int = 600, attempts: int = 10_000) -> None:
     """Print what was seen; fails with what was not as promised."""
     with tempfile.TemporaryDirectory() as folder:
-        seen = held(Path(folder), attempts, seconds, recheck=60.0)
+        seen = held(Path(folder), attempts, seconds, recheck=RECHECK)
     print(seen)
-    assert 0.9 <= seen.asks <= 1.1
+    assert seen.shortest_gap >= RECHECK - 0.1
+    assert seen.median_gap <= RECHECK * 1.1  # else the machine had no time for it
     assert seen.memory_mb < 300
 
 

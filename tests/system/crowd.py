@@ -50,7 +50,7 @@ class Counting:
     takes: float = 0.0
     url: str = ""
     ca_file: str = ""
-    asked: list[tuple[float, str, str]] = field(default_factory=list)  # when, DAG, task
+    asked: list[tuple[float, str, str]] = field(default_factory=list)  # when, DAG, run and task
     connections: int = 0
     out: int = 0
     most_out: int = 0
@@ -60,7 +60,7 @@ class Counting:
         self.connections += 1
         while (body := await peer.question()) is not None:
             request = json.loads(body)["request"]
-            self.asked.append((time.monotonic(), request["dag_id"], request["task_id"]))
+            self.asked.append((time.monotonic(), request["dag_id"], f"{request['run_id']} {request['task_id']}"))
             self.out += 1
             self.most_out = max(self.most_out, self.out)
             await asyncio.sleep(self.takes)
@@ -69,6 +69,17 @@ class Counting:
             document = {"api_version": "dexaflow.io/admission/v1", "kind": "AdmissionReview", "response": response}
             peer.send(answer(json.dumps(document).encode()))
             peer.questions.clear()
+
+    def gaps(self, dag_id: str, since: float) -> list[float]:
+        """Return the seconds between two asks of one attempt, sorted, of those that began since then."""
+        last: dict[str, float] = {}
+        found = []
+        for at, dag, attempt in list(self.asked):
+            if dag == dag_id and at >= since:
+                if attempt in last:
+                    found.append(at - last[attempt])
+                last[attempt] = at
+        return sorted(found)
 
     def of(self, dag_id: str) -> int:
         """How often a DAG's attempts were asked about."""
@@ -187,7 +198,10 @@ class Held:
 
     attempts: int
     seconds: float
-    asks: float  # a second, against held / recheck (which is stretched by a twentieth in the mean)
+    asks: int
+    shortest_gap: float  # between two asks of one attempt
+    median_gap: float
+    longest_gap: float
     other_tenant: float  # the slowest of its attempts, from trigger to success
     api: float  # the slowest answer
     api_median: float
@@ -206,7 +220,6 @@ def held(root: Path, attempts: int, seconds: float, recheck: float) -> Held:
         for _ in range(runs):
             server.trigger("crowd")
         wait_for(lambda: _held(server) == attempts, what="all to be held", seconds=600)
-        time.sleep(2 * recheck)  # until what was held first and what was held last mix
         before, cpu, asked, others = _peak(server), _cpu_seconds(server), endpoint.of("crowd"), []
         began = time.monotonic()
         with _watched(server) as answers:
@@ -214,12 +227,13 @@ def held(root: Path, attempts: int, seconds: float, recheck: float) -> Held:
                 others.append(_other(server))
                 time.sleep(min(5.0, seconds / 10))
         took = time.monotonic() - began
-        asks = (endpoint.of("crowd") - asked) / took / (attempts / (recheck * 1.05))
+        asks, gaps = endpoint.of("crowd") - asked, endpoint.gaps("crowd", began)
         cpu = (_cpu_seconds(server) - cpu) / took
         assert _held(server) == attempts
         peak = _peak(server)
     return Held(
-        attempts, took, asks, max(others), max(answers), statistics.median(answers), cpu, peak, before
+        attempts, took, asks, gaps[0], statistics.median(gaps), gaps[-1], max(others), max(answers),
+        statistics.median(answers), cpu, peak, before,
     )  # fmt: skip
 
 
