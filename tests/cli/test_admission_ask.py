@@ -141,6 +141,14 @@ def test_a_secret_that_the_endpoint_echoes_is_hidden(endpoint: Endpoint, tmp_pat
     assert "<html>Bearer (hidden)" in ended.stdout
 
 
+def test_a_hold_without_a_reason_is_shown_so(endpoint: Endpoint, tmp_path: Path) -> None:
+    """R4.3."""
+    endpoint.decision = hold("")
+    told = [line.split(None, 1) for line in ask(tmp_path).stdout.splitlines() if line]
+    assert ["verdict", "hold"] in told
+    assert ["reason", "no reason given"] in told
+
+
 def test_a_hold_is_a_decision(endpoint: Endpoint, tmp_path: Path) -> None:
     endpoint.decision = hold("frozen\x1b[31m until 06:00")
 

@@ -67,6 +67,32 @@ def test_one_answer_gives_its_verdict_and_exit_code(body: bytes, code: int, verd
     assert bool(result["problem"]) == (code == 1)
 
 
+@pytest.mark.parametrize("decision", ["hold", "refuse"])
+def test_an_answer_without_a_reason_is_shown_so(decision: str) -> None:
+    """R4.3: to people; programs get the reason as it is."""
+    rows = [line.split(None, 1) for line in run(body=answer(decision)).stdout.decode().splitlines()]
+    assert rows == [["verdict", decision], ["reason", "no reason given"]]
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        (b'{"name": "a", "body_b64": "e30=", "service_acounts": []}', "no key 'service_acounts'"),
+        (b'{"name": "a", "body_b64": "e30=", "\\u001b[2J": 1}', "no key '\\u001b[2J'"),
+        (b'{"name": "a", "body_b64": "e30=", "body_b64": "e30="}', "body_b64 is given twice"),
+        (b'{"name": "a", "body_b64": "e30=", "uid": "u1", "uid": "u2"}', "uid is given twice"),
+    ],
+)
+def test_a_line_with_a_key_that_nobody_reads_or_twice_is_told(line: bytes, error: str) -> None:
+    """A mistyped list would be no list, and of two bodies one would not be looked at."""
+    ended = run("--jsonl", body=line + b"\n" + lines({"name": "b", "body_b64": b64(answer("admit"))}))
+    first, second = (json.loads(each) for each in ended.stdout.splitlines())
+    assert ended.returncode == 1
+    assert first.keys() == {"name", "error"}
+    assert error in first["error"]
+    assert second["verdict"] == "admit"
+
+
 def test_the_uid_must_be_the_requests_when_it_is_given() -> None:
     assert run("--uid", "u1", body=answer("admit")).returncode == 0
     assert run("--uid", "u2", body=answer("admit")).returncode == 1

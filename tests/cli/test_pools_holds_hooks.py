@@ -76,6 +76,15 @@ def test_asking_now_needs_a_task_or_a_hook(served: Served, arguments: tuple[str,
     assert "give RUN and TASK, or --hook HOOK" in served.run("holds", "ask-now", *arguments, code=2).stderr
 
 
+def test_what_is_not_there_is_no_empty_list(served: Served) -> None:
+    """A mistyped name must not look like good news."""
+    assert "there is no hook 'nothere'" in served.run("holds", "list", "--hook", "nothere", code=1).stderr
+    assert "there is no DAG 'nothere'" in served.run("holds", "list", "--dag", "nothere", code=1).stderr
+    assert "there is no DAG 'nothere'" in served.run("runs", "list", "--dag", "nothere", code=1).stderr
+    assert "there is no DAG 'nothere'" in served.run("runs", "show", "nothere@latest", code=1).stderr
+    assert served.run("holds", "list", "--hook", "place").stdout == "Nothing is held.\n"
+
+
 def test_hooks_show_failures_and_cause_to_the_operator(served: Served) -> None:
     run_id = served.run("runs", "trigger", "broken").stdout.strip()
     served.server.in_state(run_id, "broken_task", "held")

@@ -1,5 +1,6 @@
 """`dexaflow tasks`: list, show, logs and explain, against a real server."""
 
+import json
 import subprocess
 import sys
 from itertools import pairwise
@@ -53,6 +54,21 @@ def test_a_log_into_a_pipe_is_as_the_task_wrote_it(served: Served, ran: dict[str
     for more in ([], ["--follow"], ["--try", "1"]):
         ended = subprocess.run([*command, *more], capture_output=True, timeout=60, env=served.program.environ({}))
         assert (ended.returncode, ended.stdout, ended.stderr) == (0, LOG, b"")
+
+
+def test_a_log_is_json_for_programs(served: Served, ran: dict[str, str]) -> None:
+    """One document; one a line, which together say the same, for whoever follows it."""
+    whole = served.json("tasks", "logs", ran["etl"], "extract")
+    assert whole == {
+        "run_id": ran["etl"], "task_id": "extract", "try_number": 1, "offset": 0,
+        "text": LOG.decode("utf-8", "replace"), "complete": True,
+    }  # fmt: skip
+    followed = served.run("tasks", "logs", ran["etl"], "extract", "--follow", "--output", "json").stdout
+    pieces = [json.loads(line) for line in followed.splitlines()]
+    assert "".join(piece["text"] for piece in pieces) == whole["text"]
+    assert pieces[-1]["complete"]
+    empty = served.json("tasks", "logs", ran["dear"], "dear_task")
+    assert (empty["text"], empty["complete"]) == ("", True)
 
 
 def test_a_log_on_a_terminal_is_text(served: Served, ran: dict[str, str]) -> None:

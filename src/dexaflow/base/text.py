@@ -3,9 +3,10 @@
 import re
 import unicodedata
 
-__all__ = ["MAX_REASON_BYTES", "clean_reason", "cut", "quoted", "shown"]
+__all__ = ["MAX_REASON_BYTES", "NO_REASON", "clean_reason", "cut", "quoted", "shown"]
 
 MAX_REASON_BYTES = 512  # spec, "The answer"
+NO_REASON = "no reason given"  # R4.3: a hold or a refusal without one is legal, and shown so
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")  # all of Unicode's category Cc; it is closed, no version adds to it
 _CLEANED_AT_ONCE = 4096  # characters; more of them than a reason keeps bytes

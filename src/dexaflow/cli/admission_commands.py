@@ -62,6 +62,7 @@ def check_answer(
 
 def _check_one(body: bytes, uid: str | None, lists: "Lists", output: Output) -> None:
     from dexaflow.admission.check_answer import check_answer as check
+    from dexaflow.base.text import NO_REASON
     from dexaflow.cli.answer_lines import as_json
 
     result = as_json(
@@ -72,7 +73,8 @@ def _check_one(body: bytes, uid: str | None, lists: "Lists", output: Output) -> 
     else:
         changes = result["changes"]
         assert isinstance(changes, dict)
-        fields = {"verdict": result["verdict"], "reason": result["reason"]}
+        unsaid = NO_REASON if result["verdict"] in ("hold", "refuse") else ""
+        fields = {"verdict": result["verdict"], "reason": result["reason"] or unsaid}
         fields |= {f"changes.{name}": value for name, value in changes.items()}
         fields["problem"] = result["problem"]
         print_fields({name: value for name, value in fields.items() if value})

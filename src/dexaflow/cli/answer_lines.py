@@ -3,12 +3,14 @@
 import base64
 import binascii
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from dexaflow.admission.check_answer import AnswerCheck, check_answer
 from dexaflow.admission.decisions import Changes
+from dexaflow.base.text import quoted
 from dexaflow.cli.output import json_text
 
 __all__ = ["CheckedLine", "Lists", "as_json", "changes_as_json", "check_lines"]
@@ -20,6 +22,9 @@ class Lists:
 
     priority_classes: frozenset[str] | None = None
     service_accounts: frozenset[str] | None = None
+
+
+_KEYS = frozenset({"name", "body_b64", "uid", "priority_classes", "service_accounts"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,7 @@ def changes_as_json(changes: Changes) -> dict[str, object]:
 
 def _check(line: bytes, defaults: Lists) -> dict[str, object]:
     try:
-        item = json.loads(line.decode("utf-8"))
+        item = json.loads(line.decode("utf-8"), object_pairs_hook=_Object)
     except UnicodeDecodeError as error:
         raise _BadLine(f"it is not UTF-8 at byte {error.start}; write it as UTF-8") from None
     except (ValueError, RecursionError):
@@ -91,9 +96,13 @@ def _check(line: bytes, defaults: Lists) -> dict[str, object]:
     if not isinstance(item, dict):
         raise _BadLine('it is not an object; write {"name": ..., "body_b64": ...}')
     name = item.get("name")
+    if item.twice:
+        raise _BadLine(f"{quoted(item.twice[0])[1:-1]} is given twice; keep one of them", _text_or_number(name))
+    if unknown := sorted(item.keys() - _KEYS):
+        fix = f"a line has {', '.join(sorted(_KEYS))}"
+        raise _BadLine(f"there is no key {quoted(unknown[0])}; {fix}", _text_or_number(name))
     if not isinstance(name, str):
-        # Of a number only a whole one comes back: Python reads NaN and 1e999, and nobody reads what it writes for them.
-        raise _BadLine("it has no name; give it one, a string", name if isinstance(name, int) else None)
+        raise _BadLine("it has no name; give it one, a string", _text_or_number(name))
     uid = item.get("uid")
     if uid is not None and not isinstance(uid, str):
         raise _BadLine("its uid is not a string; write one, or leave it out", name)
@@ -104,6 +113,19 @@ def _check(line: bytes, defaults: Lists) -> dict[str, object]:
         service_accounts=_names(item, "service_accounts", defaults.service_accounts, name),
     )
     return {"name": name, **as_json(check)}
+
+
+def _text_or_number(name: object) -> str | int | None:
+    """Return a name that can be given back: Python reads NaN and 1e999, and nobody reads what it writes for them."""
+    return name if isinstance(name, str | int) else None
+
+
+class _Object(dict[str, Any]):  # Any: decoded JSON
+    """An object, and the keys that were written twice."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.twice = sorted(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
 
 
 def _body(item: dict[str, Any], name: str) -> bytes:  # Any: decoded JSON

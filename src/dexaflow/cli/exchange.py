@@ -12,7 +12,7 @@ from dexaflow.admission.decisions import NO_CHANGES, Admit, Changes, Decision, R
 from dexaflow.admission.envelope import AnswerError, QuestionError, question, read_answer, read_question
 from dexaflow.admission.ports import HookCaller
 from dexaflow.base.errors import HookBroken, UsageError
-from dexaflow.base.text import clean_reason, shown
+from dexaflow.base.text import NO_REASON, clean_reason, shown
 from dexaflow.cli.answer_lines import changes_as_json
 from dexaflow.cli.output import print_fields, print_text
 from dexaflow.config import Config
@@ -238,8 +238,8 @@ def print_exchange(exchange: Exchange) -> None:
             for line in sent.answer.split("\n"):
                 print_text(f"< {shown(line)}".rstrip())
     fields: dict[str, object] = {"verdict": exchange.verdict}
-    if exchange.reason:
-        fields["reason"] = exchange.reason
+    if exchange.reason or exchange.verdict in ("hold", "refuse"):
+        fields["reason"] = exchange.reason or NO_REASON
     fields |= {f"changes.{name}": value for name, value in changes_as_json(exchange.changes).items()}
     if exchange.problem:
         fields["problem"] = exchange.problem

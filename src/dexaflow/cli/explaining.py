@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from dexaflow.base.text import shown
+from dexaflow.base.text import NO_REASON, shown
 from dexaflow.cli.moments import full, short, span, until
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _review(review: "shapes.Review", now: datetime) -> str:
     if review["reason"]:
         said += f": {review['reason']}"
     elif review["outcome"] in ("hold", "refuse"):
-        said += ": no reason given"  # R4.3
+        said += f": {NO_REASON}"
     parts = [said]
     if changes := changes_text(review["changes"]):
         parts.append(f"changes {changes}")

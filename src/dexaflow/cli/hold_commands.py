@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dexaflow.base.text import NO_REASON
 from dexaflow.cli.options import Data, Shown, Tenant
 from dexaflow.cli.output import USAGE, Output, fail, print_json, print_table, print_text
 
@@ -44,7 +45,7 @@ def list_holds(
                 hold["task_id"],
                 hold["try_number"],
                 hold["hook"],
-                hold["reason"] or "no reason given",
+                hold["reason"] or NO_REASON,
                 ago(hold["held_at"], now),
                 f"{short(hold['next_ask_at'], now)} ({until(hold['next_ask_at'], now)})"
                 if hold["next_ask_at"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dexaflow.base.text import shown
 from dexaflow.cli.client import ApiProblem, Client, NoServer, own
 from dexaflow.cli.moments import local_now
-from dexaflow.cli.output import print_error, print_text
+from dexaflow.cli.output import print_error, print_json, print_text
 from dexaflow.cli.task_rows import why
 
 if TYPE_CHECKING:
@@ -49,10 +49,13 @@ def print_log(
     try_number: int | None,
     *,
     follow: bool,
+    as_json: bool = False,
     sleep: Callable[[float], None] = time.sleep,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> None:
     """Print the log of one try, with `follow` until it has ended; across restarts of the server.
+
+    As JSON it is one document; with `follow` one a line, each with the text that has come since.
 
     Raises:
         ApiProblem: no such run, task or try.
@@ -63,6 +66,7 @@ def print_log(
     query: dict[str, Any] = {"try_number": task["try_number"]}  # named from here on: a retry has a log of its own
     terminal = sys.stdout.isatty()
     lines = ShownLines()
+    pieces = _Pieces(task) if as_json else None
     offset = 0
     heard_at = monotonic()
     told = False
@@ -78,19 +82,48 @@ def print_log(
         heard_at = monotonic()
         offset += len(data)
         complete = headers.get("X-Dexaflow-Log-Complete") == "true"
-        if terminal:
+        if pieces is not None:
+            if pieces.feed(data, complete=complete) and follow:
+                pieces.write()
+        elif terminal:
             for line in lines.feed(data, last=complete or not (data or follow)):
                 print_text(line)
         elif data:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
-        if not offset and not told and task["state"] != "running":
+        if not offset and not told and pieces is None and task["state"] != "running":
             told = True
             _say_why_empty(task, follow=follow and not complete)
         if complete or (not follow and not data):
+            if pieces is not None and not follow:
+                pieces.write()
             return
         if not data:
             sleep(LOOK_SECONDS)
+
+
+class _Pieces:
+    """A log as JSON: `text` from byte `offset` on, and whether the log ends there. What is not UTF-8 is U+FFFD."""
+
+    def __init__(self, task: "shapes.TaskOut") -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._said: dict[str, object] = {name: task[name] for name in ("run_id", "task_id", "try_number")}
+        self._offset = self._begun = 0
+        self._texts: list[str] = []
+        self._complete = False
+
+    def feed(self, data: bytes, *, complete: bool) -> bool:
+        """Take in bytes; return whether there is something to tell."""
+        self._texts.append(self._decoder.decode(data, final=complete))
+        self._offset += len(data)
+        self._complete = complete
+        return bool(data) or complete
+
+    def write(self) -> None:
+        """Write what has come since the last time."""
+        text, self._texts = "".join(self._texts), []
+        print_json({**self._said, "offset": self._begun, "text": text, "complete": self._complete})
+        self._begun = self._offset
 
 
 def _say_why_empty(task: "shapes.TaskOut", *, follow: bool) -> None:

@@ -90,6 +90,7 @@ def logs(
     number: Try = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the try has ended.")] = False,
     data: Data = None,
+    output: Shown = Output.TABLE,
 ) -> None:
     """Print the log of one try.
 
@@ -101,7 +102,7 @@ def logs(
     from dexaflow.cli.naming import run_id_of
 
     with connected(data) as client:
-        print_log(client, run_id_of(client, run), task, number, follow=follow)
+        print_log(client, run_id_of(client, run), task, number, follow=follow, as_json=output is Output.JSON)
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from dexaflow.base.text import NO_REASON
 from dexaflow.cli.moments import short, span, until
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def why(state: str, hook: str, reason: str, next_ask_at: str | None, retry_at: s
     The text is as it came: clean it before it is shown.
     """
     if state == "held" and not reason:
-        reason = "no reason given"  # R4.3
+        reason = NO_REASON
     parts = [f"{hook}: {reason}" if hook and reason else hook or reason]
     if state == "held" and next_ask_at is not None:
         parts.append(f"asked again at {short(next_ask_at, now)} ({until(next_ask_at, now)})")

@@ -9,6 +9,7 @@ from typing import Any
 from dexaflow.admission.decisions import Changes
 from dexaflow.admission.results import Admitted, Held, Outcome, Refused, Review
 from dexaflow.base.steps import Step, reached
+from dexaflow.base.text import NO_REASON
 from dexaflow.model.attempt import Attempt
 from dexaflow.model.execution import Execution, Resources
 from dexaflow.model.states import Event, State
@@ -42,7 +43,6 @@ __all__ = [
     "say_trouble",
 ]
 
-NO_REASON = "no reason given"  # R4.3: legal, and shown so
 WAITS_FOR_SLOTS = "admitted; waits for pool slots"
 WAITS_FOR_UNPAUSE = "admitted; waits for its DAG to be unpaused"
 _DECIDED: Mapping[str, Any] = {"next_ask_at": None, "next_ask_due": None, "broken_seconds": 0.0, "broken_since": None}

@@ -6,6 +6,7 @@ from datetime import datetime
 from dexaflow.api.airflow import shapes
 from dexaflow.api.airflow.states import in_airflows_words
 from dexaflow.api.answers import kept_json
+from dexaflow.base.text import NO_REASON
 from dexaflow.model.dags import DagSpec, TaskSpec
 from dexaflow.model.states import State
 from dexaflow.store.reading_rows import AttemptRow, DagErrorRow, DagRow, PoolRow, ResultRow, RunRow, VersionRow
@@ -171,7 +172,7 @@ def note_of(row: AttemptRow) -> str | None:
     """Return why a task instance is where it is, with the hook that said so (R1.4, R6.1); None: nothing to say."""
     if not row.hook or row.state not in _BY_HOOK:
         return row.reason or None
-    reason = row.reason or "no reason given"  # R4.3
+    reason = row.reason or NO_REASON
     if row.state == State.HELD:
         return f"{reason} (held by hook {row.hook}; asked again at {row.next_ask_at})"
     return reason if row.hook in reason else f"{reason} (hook {row.hook})"

@@ -6,6 +6,7 @@ from typing import Any
 from dexaflow.admission.results import Outcome
 from dexaflow.api.airflow.render import seconds_between
 from dexaflow.api.own import render, shapes
+from dexaflow.base.text import NO_REASON
 from dexaflow.model.states import ENDED, HOLDS_SLOTS, State
 from dexaflow.store.reading_rows import AttemptRow, ReviewRow, RunRow
 
@@ -136,15 +137,15 @@ def _verdict(row: AttemptRow, reviews: Sequence[ReviewRow], state: State) -> tup
         return "admitted", "", "" if reviews else "no hook is configured"
     last = reviews[-1] if reviews else None
     if state is State.HELD:
-        return "held", row.hook, row.reason or "no reason given"
+        return "held", row.hook, row.reason or NO_REASON
     if last is None:
         return "not yet", "", ""
     if last.outcome in _REFUSED:
-        return "refused", last.hook, last.reason or "no reason given"
+        return "refused", last.hook, last.reason or NO_REASON
     if row.hook and state in (State.FAILED, State.UP_FOR_RETRY):  # no launch, no refusal: it waited too long (R7.2)
         return "dispatch_failed", row.hook, row.reason
     if state in ENDED and last.outcome == Outcome.HOLD:
-        return "held", last.hook, last.reason or "no reason given"  # cancelled, or cleared, while it waited
+        return "held", last.hook, last.reason or NO_REASON  # cancelled, or cleared, while it waited
     if state in ENDED and last.outcome in _BROKEN:
         return "held", last.hook, "the hook was broken"  # its words were about the next question: there is none now
     return "not yet", "", ""

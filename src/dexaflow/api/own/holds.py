@@ -66,7 +66,10 @@ def hold_routes(services: Services) -> APIRouter:
     """Return our own routes about holds, hooks and pools."""
     router = APIRouter(tags=["Admission"])
 
-    @router.get("/holds", response_model=shapes.HoldPage)
+    async def hook_names() -> list[str]:
+        return [h.name for h in await services.commands.hooks_status()]
+
+    @router.get("/holds", response_model=shapes.HoldPage, responses=problem_docs(404))
     async def list_holds(query: Annotated[HoldQuery, Query()]) -> Response:
         """List held attempts: who holds them, why, since when, and when each is asked again; the oldest first."""
         asked = AttemptFilter(
@@ -78,13 +81,20 @@ def hold_routes(services: Services) -> APIRouter:
             order=(("held_at", False), ("attempt_id", False)),
         )
         page = await services.read(services.reader.attempts, asked, **query.page)
+        if not page.total:  # nothing is held: or is there no such thing?
+            if query.dag_id is not None:
+                await services.read(services.reader.dag, query.dag_id)
+            if query.run_id is not None:
+                await services.read(services.reader.run, query.run_id)
+            if query.hook is not None and query.hook not in await hook_names():
+                raise NotFound(f"there is no hook '{query.hook}'; `dexaflow hooks list` shows them")
         return answer({"holds": [render.hold(r) for r in page.rows], "total_entries": page.total})
 
     @router.post("/holds/ask-now", response_model=shapes.AskedNow, responses=problem_docs(404, 409))
     async def ask_now(body: AskNow) -> Response:
         """Have one held attempt, or all of a hook, asked now instead of when it is due (R6.3)."""
         if body.hook is not None:
-            known = [h.name for h in await services.commands.hooks_status()]
+            known = await hook_names()
             count = await services.commands.ask_now(attempt_id=None, hook=body.hook)
             if not count and body.hook not in known:
                 raise NotFound(f"there is no hook '{body.hook}'; `dexaflow hooks list` shows them")

@@ -92,6 +92,8 @@ def run_routes(services: Services) -> APIRouter:
             order=(("queued_at", True), ("run_id", True)),
         )
         page = await services.read(services.reader.runs, asked, **query.page)
+        if not page.total and query.dag_id is not None:
+            await services.read(services.reader.dag, query.dag_id)  # no run of it: or is there no such DAG?
         counts = await services.read(services.reader.state_counts, [r.run_id for r in page.rows])
         runs = [render.run(r, dict(counts[r.run_id])) for r in page.rows]
         return answer({"runs": runs, "total_entries": page.total})
