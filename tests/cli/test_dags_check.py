@@ -49,7 +49,7 @@ def test_every_problem_has_its_file_line_and_cause(program: Program) -> None:
     ended = program.run("dags", "check", "--timeout", "2", code=1)
     lines = {line.split(":")[0]: line for line in ended.stdout.splitlines()}
     assert len(lines) == len(ended.stdout.splitlines()) == 6
-    assert lines["dags/raises.py"].startswith("dags/raises.py:3: ValueError: no \\x1b[31m such")
+    assert lines["dags/raises.py"].startswith("dags/raises.py:3: ValueError: no \\u001b[31m such")
     assert lines["dags/syntax.py"].startswith("dags/syntax.py:2: ")
     assert "after 2 s" in lines["dags/hangs.py"]
     assert lines["dags/exits.py"].startswith("dags/exits.py:2: ")

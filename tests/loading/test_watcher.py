@@ -104,7 +104,7 @@ async def test_names_that_cannot_be_shown_are_told_and_passed_over(root: Path) -
     look = await Watcher({"acme": root}).look()
 
     assert look.changes == ()
-    assert [p.file for p in look.problems["acme"]] == ["a\\n\\x1b.py", "\\udcff.py"]
+    assert [p.file for p in look.problems["acme"]] == ["a\\u000a\\u001b.py", "\\udcff.py"]
 
 
 async def test_other_files_are_watched_when_told_so(root: Path) -> None:

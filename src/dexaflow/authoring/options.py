@@ -86,7 +86,7 @@ def zone_of(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise RuleError(f"there is no time zone {rules.shown(name)}") from None
+        raise RuleError(f"{rules.shown(name)} is not known; write a name like Europe/Berlin") from None
 
 
 def _start_date(value: object) -> datetime | None:
@@ -139,5 +139,5 @@ def read_options(
         try:
             result[name] = rule(value)
         except RuleError as error:
-            raise refused(f"{where}: {name} {error}") from None
+            raise refused(f"{where}: {rules.joined(str(name), error)}") from None
     return result

@@ -93,7 +93,7 @@ def _check(line: bytes, defaults: Lists) -> dict[str, object]:
         raise _BadLine(f"it is not UTF-8 at byte {error.start}; write it as UTF-8") from None
     except (ValueError, RecursionError):
         raise _BadLine("it is not JSON; write one object a line") from None
-    if not isinstance(item, dict):
+    if not isinstance(item, _Object):
         raise _BadLine('it is not an object; write {"name": ..., "body_b64": ...}')
     name = item.get("name")
     if item.twice:

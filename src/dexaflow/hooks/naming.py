@@ -84,7 +84,9 @@ def hook_name(hook: Hook) -> str:
         given = "".join(given)  # plain text, whatever a class of theirs makes of it
     if given is not None:
         if not isinstance(given, str):
-            raise ConfigError(HOOKS_KEY, f"the name of a hook is a {type(given).__name__}, not text", fix)
+            raise ConfigError(
+                HOOKS_KEY, f"the name of a hook must be text, not of type {shown(type(given).__name__)}", fix
+            )
         if not given.strip() or len(given) > MAX_NAME_CHARACTERS or shown(given) != given:
             problem = f"'{shown(given[:80])}' cannot be the name of a hook"
             raise ConfigError(HOOKS_KEY, problem, f"{fix}: one line of 1 to {MAX_NAME_CHARACTERS} characters")

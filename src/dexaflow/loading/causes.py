@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from types import TracebackType
 
 from dexaflow.base.errors import DagError
+from dexaflow.base.text import shown
 
 __all__ = ["MAX_CAUSE_CHARS", "cause_of", "one_line"]
 
@@ -62,5 +63,5 @@ def _text(error: BaseException, limits: str) -> str:
 def one_line(text: str) -> str:
     """Return `text` as one line of printable characters, cut to `MAX_CAUSE_CHARS`."""
     words = " ".join(text[: MAX_CAUSE_CHARS * 8].split())
-    clean = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in words)
+    clean = shown(words)
     return clean if len(clean) <= MAX_CAUSE_CHARS else clean[: MAX_CAUSE_CHARS - 3] + "..."

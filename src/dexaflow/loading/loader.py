@@ -11,16 +11,13 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
 
-from cronsim import CronSim, CronSimError
-
 import dexaflow
-from dexaflow.authoring.options import zone_of
 from dexaflow.base.errors import DagError
+from dexaflow.loading.calendars import schedule_problem
 from dexaflow.loading.causes import one_line
 from dexaflow.loading.child import CHANNEL_CLOSED
 from dexaflow.model import dag_rules as rules
@@ -173,7 +170,8 @@ def _loaded(file: str, document: Any, output: str) -> Loaded | DagError:
     dags: dict[str, DagSpec] = {}
     errors = []
     for spec in (DagSpec.from_json(item) for item in specs):
-        problem = _problem(spec)
+        problem = schedule_problem(spec.schedule, spec.timezone)
+        problem = f"DAG '{spec.dag_id}': {problem}" if problem else ""
         if spec.dag_id in dags:
             problem = f"DAG '{spec.dag_id}' is in this file already, in line {dags[spec.dag_id].line}; rename one"
         if problem:
@@ -193,23 +191,6 @@ def _files(file: str, value: Any) -> dict[str, str]:
         if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest):
             raise ValueError(f"files[{rules.shown(path)}]: not a SHA-256")
     return value
-
-
-def _problem(spec: DagSpec) -> str:
-    """Return what only a calendar can tell: that there is no such zone, or that the schedule never comes."""
-    try:
-        zone = zone_of(spec.timezone)
-    except rules.RuleError as error:
-        return f"DAG '{spec.dag_id}': timezone {error}"
-    if spec.schedule is not None and spec.schedule != rules.ONCE:
-        cron = rules.PRESETS.get(spec.schedule, spec.schedule)
-        try:
-            next(CronSim(cron, datetime(2024, 1, 1, tzinfo=zone)))
-        except CronSimError as error:
-            return one_line(f"DAG '{spec.dag_id}': schedule {rules.shown(cron)}: {error}")
-        except (StopIteration, OverflowError, ValueError):
-            return f"DAG '{spec.dag_id}': schedule {rules.shown(cron)} never comes"
-    return ""
 
 
 def _ended(status: IO[bytes]) -> Mapping[str, Any]:

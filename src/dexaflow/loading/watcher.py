@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from dexaflow.base.errors import DagError
+from dexaflow.base.text import shown
 
 __all__ = ["Change", "Changes", "Kind", "Watcher"]
 
@@ -149,7 +150,7 @@ def _look_into(look: _Look, folder: str, real_root: str, prefix: str, depth: int
             if not entry.name.endswith(".py"):
                 continue
             if not entry.name.isprintable():  # surrogates of a name that is not UTF-8, line ends, escapes
-                look.problems.append(DagError(ascii(file)[1:-1], 0, "has a name that cannot be shown; rename it"))
+                look.problems.append(DagError(shown(file), 0, "has a name that cannot be shown; rename it"))
                 continue
             if entry.is_symlink() and not os.path.realpath(entry.path).startswith(real_root.rstrip("/") + "/"):
                 problem = "is a symbolic link that leaves the DAG folder; copy the file there"

@@ -12,6 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
+from dexaflow.base.text import quoted
 from dexaflow.kube.tolerations import Toleration
 from dexaflow.model.execution import Execution, Resources
 
@@ -31,6 +32,7 @@ __all__ = [
     "find_cycle",
     "flag",
     "identifier",
+    "joined",
     "moment",
     "resources",
     "seconds",
@@ -104,8 +106,13 @@ def shown(value: object) -> str:
     """Return `value` as one short line for an error message: quoted when text, else its type and a short form."""
     if value is None:
         return "None"
-    form = ascii(value) if isinstance(value, str) else f"{type(value).__name__} {_short(value)}".rstrip()
-    return form if len(form) <= 80 else form[:77] + "..."
+    return quoted(str.__str__(value)) if isinstance(value, str) else f"{type(value).__name__} {_short(value)}".rstrip()
+
+
+def joined(name: str, error: RuleError) -> str:
+    """Return what is wrong with the value called `name`; what is wrong inside it names the place with a dot or [."""
+    said = str(error)
+    return f"{name}{said}" if said.startswith((".", "[")) else f"{name} {said}"
 
 
 def _short(value: object) -> str:
@@ -216,6 +223,8 @@ def cron(value: object) -> str | None:
             raise RuleError(f"must be one of {ONCE}, {', '.join(PRESETS)}, or five cron fields, got {shown(value)}")
         return value
     fields = value.split()
+    if len(fields) == 6:
+        raise RuleError(f"must be five cron fields: seconds cannot be scheduled, got {shown(value)}")
     if len(fields) != 5 or not all(_CRON_FIELD.fullmatch(f) for f in fields):
         raise RuleError(f"must be five cron fields like '30 6 * * 1-5', or a preset like @daily, got {shown(value)}")
     return " ".join(fields)
@@ -256,7 +265,7 @@ def resources(value: object) -> Resources | None:
             _only(amounts, RESOURCE_NAMES)
             sides[side] = text_map({k: _quantity(v) for k, v in amounts.items()}, values_of="quantity")
         except RuleError as error:
-            raise RuleError(f".{side} {error}") from None
+            raise RuleError(joined(f".{side}", error)) from None
     return Resources(**sides)
 
 
@@ -284,7 +293,7 @@ def execution(value: object) -> Execution:
         name = "tolerations"
         tolerations = _tolerations(value.get(name, ()))
     except RuleError as error:
-        raise RuleError(f".{name} {error}") from None
+        raise RuleError(joined(f".{name}", error)) from None
     return Execution(
         service_account=service_account,
         priority_class_name=priority_class_name,
@@ -304,7 +313,7 @@ def _tolerations(value: object) -> tuple[Toleration, ...]:
             fields = text_map(item)
             _only(fields, _TOLERATION_FIELDS)
         except RuleError as error:
-            raise RuleError(f"[{index}] {error}") from None
+            raise RuleError(joined(f"[{index}]", error)) from None
         result.append(Toleration(**fields))
     return tuple(result)
 

@@ -96,13 +96,13 @@ def _that_do_not_fit(
         (amounts[name].units(units[name]) for _, _, amounts in sides for name in units if name in amounts),
         default=0,
     )
-    size = f"set pool_slots={needed}" if needed <= _MOST_SLOTS else "no pool_slots would fit it"
     for side, as_declared, amounts in sides:
         for name, most in ceiling.items():
             if name in amounts and amounts[name] > most:
                 what = _amount(side[:-1], name, as_declared[name])
                 unit_text = f"pool_slots {task.pool_slots} x unit {units[name].exact_text} = {most.exact_text}"
-                fix = f"{size}, or write at most {most.exact_text}"
+                fix = f"write at most {most.exact_text}"
+                fix += f", or set pool_slots={needed}" if needed <= _MOST_SLOTS else "; no pool_slots would fit it"
                 yield Rejection(RULE_UNIT, f"resources.{side}", f"{what} is more than {unit_text}; {fix}")
 
 

@@ -12,9 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from dexaflow.model import dag_rules as rules
 from dexaflow.scheduling.cron import Cron
 
-__all__ = ["RunSlot", "Timetable", "validate"]
-
-_PROBE = datetime(2024, 1, 1, tzinfo=UTC)
+__all__ = ["RunSlot", "Timetable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,7 @@ class Timetable:
     `start_date`: no run has a logical date before it. Without one, `since` (when the DAG was registered) takes its
     place, and where that is not given either, the `now` of each question. All aware.
 
-    A schedule or time zone that `validate` objects to never comes: it was refused when the DAG was registered, and
+    A schedule or time zone that is wrong never comes: it was refused when the DAG was registered, and
     if it is here all the same (time zone data were removed), the other DAGs' schedules must go on.
 
     Raises:
@@ -85,29 +83,8 @@ class Timetable:
         return RunSlot(fires, self._cron.before(fires) or fires, fires, fires)
 
 
-def validate(schedule: str | None, timezone: str) -> str | None:
-    """Return what is wrong with a schedule and its time zone, as a sentence that says what to do, or None.
-
-    That it never comes ("0 0 31 2 *") is wrong too.
-    """
-    try:
-        zone = _zone(timezone)
-    except ValueError as error:
-        return f"timezone {error}"
-    if schedule is None or schedule == rules.ONCE:
-        return None
-    try:
-        if Cron(_expression(schedule), zone).after(_PROBE) is None:
-            return f"schedule {rules.shown(schedule)} never comes; name a day that exists"
-    except ValueError as error:
-        return f"schedule {error}"
-    return None
-
-
 def _expression(schedule: str) -> str:
     """Return the five fields of a schedule. Raises `ValueError`."""
-    if len(schedule.split()) == 6:
-        raise ValueError(f"{rules.shown(schedule)} has six fields; seconds cannot be scheduled, write five fields")
     fields = rules.cron(schedule)
     if fields is None:
         raise ValueError("is missing")
