@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event, insert
+from sqlalchemy import Engine, insert
 
 from dexaflow.admission.results import Held, Outcome
 from dexaflow.store import admitting, gauges, leading, people, reporting, slots
 from dexaflow.store.schema import attempt_history, reviews, runs, task_instances
-from dexaflow.store.transaction import iso
+from dexaflow.store.transaction import Tx, iso
 from tests.store.world import World, a_review, a_task, opened
 
 MANY = 10_000
@@ -62,16 +62,16 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 @contextmanager
 def taken_down(engine: Engine) -> Iterator[list[tuple[str, Any]]]:
     statements: list[tuple[str, Any]] = []
+    done = Tx._done
 
-    def listen(conn: Any, cursor: Any, statement: str, parameters: Any, context: Any, executemany: bool) -> None:
-        if statement.lstrip().startswith(("SELECT", "UPDATE", "DELETE")):
-            statements.append((statement, parameters))
+    def listening(tx: Tx, sql: str, values: dict[str, Any]) -> Any:
+        if sql.lstrip().startswith(("SELECT", "UPDATE", "DELETE")):
+            statements.append((sql, dict(values)))
+        return done(tx, sql, values)
 
-    event.listen(engine, "before_cursor_execute", listen)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tx, "_done", listening)
         yield statements
-    finally:
-        event.remove(engine, "before_cursor_execute", listen)
 
 
 def walks(world: World, statements: list[tuple[str, Any]]) -> list[str]:

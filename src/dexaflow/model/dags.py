@@ -126,13 +126,14 @@ class DagSpec:
     tags: tuple[str, ...] = ()
     image: str = ""
     line: int = 0
+    _by_id: Mapping[str, TaskSpec] = field(init=False, repr=False, compare=False)  # a DAG may have thousands
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_id", {task.task_id: task for task in self.tasks})
 
     def task(self, task_id: str) -> TaskSpec:
         """Return the task of that id. Raises `KeyError`."""
-        for task in self.tasks:
-            if task.task_id == task_id:
-                return task
-        raise KeyError(task_id)
+        return self._by_id[task_id]
 
     def to_json(self) -> dict[str, Any]:
         """Return the DAG as JSON, every field present; `start_date` as ISO 8601 in UTC."""
@@ -197,7 +198,7 @@ class _Fields:
     def __init__(self, value: object, cls: type, where: str) -> None:
         if not isinstance(value, Mapping):
             raise RuleError(f"{where}: must be an object, got {rules.shown(value)}")
-        known = {f.name for f in fields(cls)}
+        known = {f.name for f in fields(cls) if f.init}
         for key in value:
             if key not in known:
                 raise RuleError(f"{where}: unknown field {rules.shown(key)}")

@@ -88,12 +88,13 @@ def _run(
             if term is not None:
                 require_term(tx, term)
             return [verb(tx) for verb in verbs], tx.moved
-    except DBAPIError as error:
+    except (DBAPIError, engine.dialect.loaded_dbapi.Error) as error:
         raise StoreError(_line(error)) from error
 
 
-def _line(error: DBAPIError) -> str:
-    return f"the database refused a write: {error.orig}; check that the data folder is writable and not full"
+def _line(error: Exception) -> str:
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return f"the database refused a write: {cause}; check that the data folder is writable and not full"
 
 
 @dataclass(slots=True)

@@ -44,7 +44,10 @@ def open_writer(path: Path) -> Engine:
     with store_errors(f"cannot open {path.name}"):
         path.touch(mode=0o600, exist_ok=True)
     engine = create_engine(
-        f"sqlite:///{path}", poolclass=StaticPool, connect_args={"check_same_thread": False, "timeout": 5.0}
+        f"sqlite:///{path}",
+        poolclass=StaticPool,
+        paramstyle="named",  # see `Tx`: values go to the driver by name, whichever it is
+        connect_args={"check_same_thread": False, "timeout": 5.0},
     )
 
     @event.listens_for(engine, "connect")
@@ -65,6 +68,7 @@ def open_reader(path: Path) -> Engine:
     engine = create_engine(
         f"sqlite:///{path}",
         poolclass=QueuePool,
+        paramstyle="named",
         pool_size=2,
         max_overflow=2,
         connect_args={"check_same_thread": False, "timeout": 5.0},

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Row
-
 from dexaflow.base.steps import Step, reached
 from dexaflow.model.dags import TaskSpec
 from dexaflow.model.states import ENDED, Event, State
 from dexaflow.store.registering import spec_of, version_row
 from dexaflow.store.running import RetryRule, new_try
-from dexaflow.store.transaction import Tx, move
+from dexaflow.store.transaction import Row, Tx, move
 
 __all__ = [
     "Beat",
@@ -77,7 +75,7 @@ def started(tx: Tx, attempt_id: str, launch_id: str, host: str, pid: int) -> Wor
     return _work(tx, row)
 
 
-def _work(tx: Tx, row: Row[Any]) -> Work:
+def _work(tx: Tx, row: Row) -> Work:
     version = version_row(tx, row.version_id)
     task = version.spec.task(row.task_id)
     run = tx.one(
@@ -220,13 +218,13 @@ def attempt_ended(
     return None if moved is None else _ended(State(moved.state), row)
 
 
-def _ended(state: State, row: Row[Any]) -> Ended:
+def _ended(state: State, row: Row) -> Ended:
     return Ended(state, row.tenant_id, row.dag_id, row.run_id, row.task_id, row.try_number)
 
 
 def _failed(
-    tx: Tx, row: Row[Any], state: State, event: Event, reason: str, retry: RetryRule, columns: dict[str, Any]
-) -> Row[Any] | None:
+    tx: Tx, row: Row, state: State, event: Event, reason: str, retry: RetryRule, columns: dict[str, Any]
+) -> Row | None:
     task = spec_of(tx, row.version_id).task(row.task_id)
     wait = retry(task, row.try_number, row.max_tries)
     if wait is None:
@@ -293,7 +291,8 @@ def ids_of(tx: Tx, attempt_id: str) -> dict[str, str | int]:
             f"SELECT tenant_id, dag_id, run_id, task_id, try_number FROM {table} WHERE attempt_id = :a", a=attempt_id
         )
         if row is not None:
-            return dict(row._mapping)
+            found: dict[str, str | int] = row._asdict()
+            return found
     return {}
 
 

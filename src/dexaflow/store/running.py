@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row
-
 from dexaflow.base.errors import Conflict, NotFound, UsageError
 from dexaflow.base.steps import Step, reached
 from dexaflow.model.attempt import Attempt
@@ -15,7 +13,7 @@ from dexaflow.model.dags import DagSpec, TaskSpec
 from dexaflow.model.states import ENDED, TRANSITIONS, Event, RunState, State
 from dexaflow.store.registering import NextRun, spec_if_readable, spec_of
 from dexaflow.store.schema import ATTEMPT_COLUMNS
-from dexaflow.store.transaction import Tx, from_iso, iso, move
+from dexaflow.store.transaction import Row, Tx, from_iso, iso, move
 
 __all__ = [
     "Advance",
@@ -109,7 +107,7 @@ def create_run(tx: Tx, dag_id: str, new: NewRun) -> bool:
     return True
 
 
-def due_dags(tx: Tx, limit: int = 50) -> list[Row[Any]]:
+def due_dags(tx: Tx, limit: int = 50) -> list[Row]:
     """Return active, unpaused DAGs whose schedule is due: dag_id, version_id, last_logical_date, registered_at."""
     return tx.all(
         "SELECT dag_id, version_id, last_logical_date, registered_at, next_run_at FROM dags"
@@ -227,7 +225,7 @@ def advance_runs(tx: Tx, advance: Advance, limit: int) -> Advanced:
     return Advanced(len(rows), ended)
 
 
-def _advance_run(tx: Tx, run: Row[Any], advance: Advance) -> bool:
+def _advance_run(tx: Tx, run: Row, advance: Advance) -> bool:
     if not _anything_follows(tx, run.run_id):
         tx.run("UPDATE runs SET dirty = false WHERE run_id = :r", r=run.run_id)
         return False
@@ -360,11 +358,11 @@ def runs_timed_out(tx: Tx) -> list[str]:
     return [r.run_id for r in rows]
 
 
-def attempt_of(tx: Tx, row: Row[Any]) -> Attempt:
-    """Return the value that walks the line, from a row with an attempt's ids."""
+def attempt_of(tx: Tx, row: Row, spec: DagSpec | None = None) -> Attempt:
+    """Return the value that walks the line, from a row with an attempt's ids, and its DAG where that is at hand."""
     return Attempt(
         id=row.attempt_id, tenant_id=row.tenant_id, dag_id=row.dag_id, run_id=row.run_id, task_id=row.task_id,
-        try_number=row.try_number, task=spec_of(tx, row.version_id).task(row.task_id),
+        try_number=row.try_number, task=(spec or spec_of(tx, row.version_id)).task(row.task_id),
     )  # fmt: skip
 
 

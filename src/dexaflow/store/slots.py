@@ -2,16 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from sqlalchemy import Row
 
 from dexaflow.base.steps import Step, reached
 from dexaflow.model.attempt import Attempt
+from dexaflow.model.dags import DagSpec
 from dexaflow.model.states import Event, State
 from dexaflow.store.registering import spec_if_readable
 from dexaflow.store.running import attempt_of
-from dexaflow.store.transaction import Tx, move
+from dexaflow.store.transaction import Row, Tx, move
 
 __all__ = ["Slots", "note_never_fitting", "slots_taken", "take_slots"]
 
@@ -43,7 +41,7 @@ def take_slots(tx: Tx, parallelism: int) -> list[Attempt]:
     room = parallelism - taken.attempts
     if room <= 0:
         return []
-    wanting: list[Row[Any]] = []
+    wanting: list[Row] = []
     for pool in tx.all("SELECT pool, slots FROM pools"):
         free = pool.slots - taken.by_pool.get(pool.pool, 0)
         if free <= 0:
@@ -61,12 +59,16 @@ def take_slots(tx: Tx, parallelism: int) -> list[Attempt]:
             wanting.append(row)
     wanting.sort(key=lambda r: (r.scheduled_at, r.attempt_id))
     queued: list[Attempt] = []
+    specs: dict[int, DagSpec | None] = {}
     for row in wanting[:room]:
-        if spec_if_readable(tx, row.version_id) is None:
+        if row.version_id not in specs:
+            specs[row.version_id] = spec_if_readable(tx, row.version_id)
+        spec = specs[row.version_id]
+        if spec is None:
             continue
         moved = move(tx, row.attempt_id, Event.SLOTS_TAKEN, State.SCHEDULED, queued_at=tx.now_iso, reason="", hook="")
         if moved is not None:
-            queued.append(attempt_of(tx, moved))
+            queued.append(attempt_of(tx, moved, spec))
             reached(Step.QUEUED_WRITTEN)
     return queued
 

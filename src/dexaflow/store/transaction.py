@@ -3,21 +3,25 @@
 Every verb of the store is a function whose first argument is a `Tx`; a batch of verbs shares one transaction.
 """
 
-from collections import Counter
+from collections import Counter, namedtuple
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, Row, TextClause, text
+from sqlalchemy import Connection, Dialect, text
 
 from dexaflow.base.errors import TermLost
 from dexaflow.model.states import ENDED, TRANSITIONS, Event, State
 
-__all__ = ["Tx", "from_iso", "iso", "move", "require_term"]
+__all__ = ["Row", "Tx", "from_iso", "iso", "move", "require_term"]
 
 
+Row: TypeAlias = Any  # a named tuple: its fields are the columns, of whatever type the statement gives them
+
+
+@lru_cache(maxsize=8)  # a batch writes one moment hundreds of times
 def iso(moment: datetime) -> str:
     """Return an aware time as the text kept in the database: UTC, microseconds, sorts by time."""
     # Not strftime: it writes the year 999 with three digits, which neither sorts nor can be read again.
@@ -52,24 +56,81 @@ class Tx:
         """Return the wall-clock text for a moment on the `up` clock."""
         return iso(self.now + timedelta(seconds=min(up - self.up, 3.2e8)))
 
-    def all(self, sql: str, **values: Any) -> list[Row[Any]]:
-        return list(self.conn.execute(_text(sql), values).all())
+    def all(self, sql: str, **values: Any) -> list[Row]:
+        statement, cursor = self._done(sql, values)
+        try:
+            return statement.rows(cursor)
+        finally:
+            cursor.close()
 
-    def one(self, sql: str, **values: Any) -> Row[Any] | None:
-        return self.conn.execute(_text(sql), values).first()
+    def one(self, sql: str, **values: Any) -> Row | None:
+        """Return the first row, or None."""
+        statement, cursor = self._done(sql, values)
+        try:
+            return statement.row(cursor)
+        finally:
+            cursor.close()
 
     def run(self, sql: str, **values: Any) -> int:
         """Execute and return the number of rows touched."""
-        return self.conn.execute(_text(sql), values).rowcount
+        _, cursor = self._done(sql, values)
+        try:
+            return int(cursor.rowcount)
+        finally:
+            cursor.close()
 
     def many(self, sql: str, rows: list[Mapping[str, Any]]) -> None:
         if rows:
-            self.conn.execute(_text(sql), [dict(r) for r in rows])
+            cursor = self._driver().cursor()
+            try:
+                cursor.executemany(_statement(sql, self.conn.dialect).sql, [dict(r) for r in rows])
+            finally:
+                cursor.close()
+
+    def _done(self, sql: str, values: dict[str, Any]) -> tuple["_Statement", Any]:
+        """Execute, and return the statement with the driver's cursor."""
+        # Not `conn.execute`: what SQLAlchemy does around one statement takes ten times as long as SQLite's part of it.
+        statement = _statement(sql, self.conn.dialect)
+        cursor = self._driver().cursor()
+        try:
+            cursor.execute(statement.sql, values)
+        except BaseException:
+            cursor.close()
+            raise
+        return statement, cursor
+
+    def _driver(self) -> Any:
+        return self.conn.connection.dbapi_connection
 
 
-@lru_cache(maxsize=512)
-def _text(sql: str) -> TextClause:
-    return text(sql)
+class _Statement:
+    """One statement as the driver wants it, and how its rows are called."""
+
+    __slots__ = ("_make", "sql")
+
+    def __init__(self, sql: str) -> None:
+        self.sql = sql
+        self._make: Callable[[Any], Row] | None = None
+
+    def rows(self, cursor: Any) -> list[Row]:
+        make = self._make or self._named(cursor)
+        return [make(row) for row in cursor.fetchall()]
+
+    def row(self, cursor: Any) -> Row | None:
+        row = cursor.fetchone()
+        return None if row is None else (self._make or self._named(cursor))(row)
+
+    def _named(self, cursor: Any) -> Callable[[Any], Row]:
+        columns = [column[0] for column in cursor.description]
+        kind: Any = namedtuple("Row", columns, rename=True)  # type: ignore[misc]  # a class made at run time
+        made: Callable[[Any], Row] = kind._make
+        self._make = made
+        return made
+
+
+@lru_cache(maxsize=1024)
+def _statement(sql: str, dialect: Dialect) -> _Statement:
+    return _Statement(str(text(sql).compile(dialect=dialect)))
 
 
 def require_term(tx: Tx, term: int) -> None:
@@ -102,7 +163,7 @@ def move(
     where: str = "",
     params: Mapping[str, Any] | None = None,
     **columns: Any,
-) -> Row[Any] | None:
+) -> Row | None:
     """Make one guarded move: the only way a task instance changes its state.
 
     Returns None when the attempt was not in one of `froms` (someone else moved it first), or `where` did not hold.
