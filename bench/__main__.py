@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import crowd, gate, lite, record, stalls, transport
+from bench import crowd, gate, held, history, lite, record, stalls, transport
 from bench.scale import FULL, TINY, Scale
 from bench.table import Line, table
 
@@ -23,6 +23,8 @@ MEASUREMENTS: dict[str, Callable[[Scale], list[Line]]] = {
     "record": record.in_batches,
     "stalls": stalls.each,
     "crowd": crowd.at_once,
+    "held": held.many,
+    "history": history.against_an_empty_database,
     "lite": lite.end_to_end,
     "downstream": lite.downstream,
     "idle": lite.idle,

@@ -16,7 +16,38 @@ class Scale:
     attempts: int  # through Lite
     chain: int  # tasks one after the other
     idle_seconds: float
+    held: int  # attempts
+    recheck: float  # seconds
+    past_runs: int  # of ten tasks, finished
+    past_work: int  # runs of a hundred tasks, scheduled beside them
+    past_pages: int  # of each list
 
 
-FULL = Scale(repeats=7, questions=5000, batches=10, crowd=1000, attempts=500, chain=10, idle_seconds=3.0)
-TINY = Scale(repeats=1, questions=20, batches=1, crowd=40, attempts=4, chain=2, idle_seconds=0.2)
+FULL = Scale(
+    repeats=7,
+    questions=5000,
+    batches=10,
+    crowd=1000,
+    attempts=500,
+    chain=10,
+    idle_seconds=3.0,
+    held=10_000,
+    recheck=15.0,
+    past_runs=100_000,
+    past_work=3,
+    past_pages=20,
+)
+TINY = Scale(
+    repeats=1,
+    questions=20,
+    batches=1,
+    crowd=40,
+    attempts=4,
+    chain=2,
+    idle_seconds=0.2,
+    held=20,
+    recheck=1.0,
+    past_runs=20,
+    past_work=1,
+    past_pages=2,
+)
