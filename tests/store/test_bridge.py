@@ -36,10 +36,16 @@ class Bridge:
         for state, count in moved.items():
             self.moved[str(state)] += count
 
-    def busy(self) -> threading.Event:
+    async def busy(self) -> threading.Event:
         """Have the thread wait in a verb until the event is set: what is handed in meanwhile is one batch."""
-        go = threading.Event()
-        asyncio.get_running_loop().create_task(self.store.do(lambda tx: go.wait(10)))
+        go, begun, loop = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
+
+        def wait(tx: Tx) -> None:
+            loop.call_soon_threadsafe(begun.set)
+            go.wait(10)
+
+        self._waiting = loop.create_task(self.store.do(wait))
+        await begun.wait()
         return go
 
 
@@ -52,7 +58,7 @@ async def bridge(tmp_path: Path) -> AsyncIterator[Bridge]:
 
 
 async def test_what_is_handed_in_meanwhile_is_one_transaction(bridge: Bridge) -> None:
-    go = bridge.busy()
+    go = await bridge.busy()
     verbs = [bridge.store.do(lambda tx: id(tx)) for _ in range(20)]
     tasks = [asyncio.create_task(verb) for verb in verbs]
     await asyncio.sleep(0)
@@ -61,7 +67,7 @@ async def test_what_is_handed_in_meanwhile_is_one_transaction(bridge: Bridge) ->
 
 
 async def test_a_verb_that_raises_spoils_only_itself(bridge: Bridge) -> None:
-    go = bridge.busy()
+    go = await bridge.busy()
 
     def bad(tx: Tx) -> None:
         people.set_pool(tx, "bad", 1, None)
@@ -81,7 +87,7 @@ async def test_a_verb_that_raises_spoils_only_itself(bridge: Bridge) -> None:
 async def test_moves_are_told_once_each_and_only_when_committed(bridge: Bridge) -> None:
     """R9.1: also when the batch was rolled back and done again one by one."""
     attempt = bridge.world.queued(a_task(retries=1))
-    go = bridge.busy()
+    go = await bridge.busy()
 
     def bad(tx: Tx) -> None:
         raise ValueError("no")
@@ -100,7 +106,7 @@ async def test_moves_are_told_once_each_and_only_when_committed(bridge: Bridge) 
 
 
 async def test_a_caller_that_goes_away_has_its_verb_done_all_the_same(bridge: Bridge) -> None:
-    go = bridge.busy()
+    go = await bridge.busy()
     task = asyncio.create_task(bridge.store.do(lambda tx: people.set_pool(tx, "p", 1, None)))
     await asyncio.sleep(0)
     task.cancel()
@@ -112,7 +118,7 @@ async def test_a_caller_that_goes_away_has_its_verb_done_all_the_same(bridge: Br
 
 
 async def test_closing_finishes_what_was_handed_in_and_takes_no_more(bridge: Bridge) -> None:
-    go = bridge.busy()
+    go = await bridge.busy()
     task = asyncio.create_task(bridge.store.do(lambda tx: people.set_pool(tx, "p", 1, None)))
     await asyncio.sleep(0)
     closing = asyncio.create_task(bridge.store.aclose())
@@ -126,7 +132,7 @@ async def test_closing_finishes_what_was_handed_in_and_takes_no_more(bridge: Bri
 
 
 async def test_a_lost_term_is_told_to_everyone_and_nothing_is_written(bridge: Bridge) -> None:
-    go = bridge.busy()
+    go = await bridge.busy()
     tasks = [asyncio.create_task(bridge.store.do(lambda tx: people.set_pool(tx, "p", 1, None))) for _ in range(3)]
     await asyncio.sleep(0)
     go.set()
