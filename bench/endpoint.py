@@ -13,10 +13,12 @@ from pathlib import Path
 import trustme
 import uvloop
 
-__all__ = ["ADMIT", "HOLD", "TOKEN", "Counts", "Endpoint", "endpoint", "pin", "pinned"]
+__all__ = ["ADMIT", "ADMIT_ANEW", "HOLD", "TOKEN", "Counts", "Endpoint", "endpoint", "pin", "pinned"]
 
 TOKEN = "a-token"
 ADMIT = b'"decision":"admit","changes":{"node_selector":{"tenant":"acme"},"labels":{"cost-center":"4711"}}'
+# {uid} becomes the question's: no two answers say the same, so that nothing remembered helps.
+ADMIT_ANEW = ADMIT.replace(b'"4711"', b'"4711","question":"{uid}"')
 HOLD = b'"decision":"hold","reason":"held by the bench"'
 _ANSWER = b'{"api_version":"dexaflow.io/admission/v1","kind":"AdmissionReview","response":{"uid":"%b",%b}}'
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -84,7 +86,7 @@ class _Answering(asyncio.Protocol):
             self._seen = rest[length:]
             self._all.questions += 1
             uid = rest[:length].partition(b'"uid":')[2].lstrip(b' "')[:36]  # with or without a blank before it
-            answer = _ANSWER % (uid, self._decision)
+            answer = _ANSWER % (uid, self._decision.replace(b"{uid}", uid))
             whole = _HEAD % len(answer) + answer
             if self._takes:
                 asyncio.get_running_loop().call_later(self._takes, self._transport.write, whole)

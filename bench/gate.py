@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.endpoint import Endpoint, endpoint
+from bench.endpoint import ADMIT, ADMIT_ANEW, Endpoint, endpoint
 from bench.rounds import Figures, fresh, rounds
 from bench.scale import Scale
 from bench.table import Line, line
@@ -18,8 +18,10 @@ def asking(side: str, asked: Endpoint, *, loop: str = "uvloop", in_flight: int, 
     return fresh(command)["us"]
 
 
-def _rounds(sides: Sequence[str], in_flight: int, scale: Scale, loop: str = "uvloop") -> list[Figures]:
-    with tempfile.TemporaryDirectory() as name, endpoint(Path(name)) as asked:
+def _rounds(
+    sides: Sequence[str], in_flight: int, scale: Scale, loop: str = "uvloop", decision: bytes = ADMIT
+) -> list[Figures]:
+    with tempfile.TemporaryDirectory() as name, endpoint(Path(name), decision=decision) as asked:
 
         def measure(side: str) -> float:
             return asking(side, asked, loop=loop, in_flight=in_flight, questions=scale.questions)
@@ -32,6 +34,7 @@ def at_once(scale: Scale) -> list[Line]:
     flight = 16
     found = _rounds(("aiohttp", "gate", "gate-checks", "transport", "gate+async", "gate+plain"), flight, scale)
     plain = _rounds(("aiohttp", "gate"), flight, scale, loop="asyncio")
+    anew = _rounds(("aiohttp", "gate"), flight, scale, decision=ADMIT_ANEW)
 
     def more(side: str, than: str) -> list[float]:
         return [r[side] - r[than] for r in found]
@@ -41,6 +44,8 @@ def at_once(scale: Scale) -> list[Line]:
              [r["aiohttp"] / r["gate"] for r in found], unit="x", in_flight=flight, at_least=1.3),
         line("  the same, both on asyncio's own loop", [r["aiohttp"] / r["gate"] for r in plain], unit="x",
              in_flight=flight),
+        line("  the same, no two answers alike", [r["aiohttp"] / r["gate"] for r in anew], unit="x",
+             in_flight=flight, at_least=1.3),
         line("  one decision of the whole gate", [r["gate"] for r in found], unit="us", in_flight=flight),
         line("  of it own checks", more("gate", "gate-checks"), unit="us", in_flight=flight),
         line("  of it the transport", [r["transport"] for r in found], unit="us", in_flight=flight),

@@ -1,7 +1,6 @@
 """What a hook may change, and what the pod is after it (R5)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
@@ -40,8 +39,7 @@ class AllowLists(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(NamedTuple):
     """What the pod is with the changes made, who set each part of it, and whether they made a difference."""
 
     execution: Execution
@@ -49,8 +47,7 @@ class Applied:
     changed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class NotAllowed:
+class NotAllowed(NamedTuple):
     """A change that may not be made: on which field, and why; the problem names the key and is one line."""
 
     field: str

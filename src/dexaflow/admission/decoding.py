@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from dexaflow.admission import golang_json
 from dexaflow.admission.decisions import MAX_ANSWER_BYTES, NO_CHANGES, Changes
@@ -99,31 +98,27 @@ def placement_values(fields: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_OptText = str | UnsetType | None
-_OptMap = dict[str, str | None] | UnsetType | None
-
-
 class _TolerationStruct(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    key: _OptText = UNSET
-    operator: _OptText = UNSET
-    value: _OptText = UNSET
-    effect: _OptText = UNSET
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
 
 
 class _ChangesStruct(msgspec.Struct, forbid_unknown_fields=True):
-    node_selector: _OptMap = UNSET
-    tolerations: list[_TolerationStruct | None] | UnsetType | None = UNSET
-    labels: _OptMap = UNSET
-    annotations: _OptMap = UNSET
-    priority_class_name: _OptText = UNSET
-    service_account: _OptText = UNSET
+    node_selector: dict[str, str] | None = None
+    tolerations: list[_TolerationStruct] | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    priority_class_name: str = ""
+    service_account: str = ""
 
 
 class _ResponseStruct(msgspec.Struct, forbid_unknown_fields=True):
-    uid: _OptText = UNSET
-    decision: _OptText = UNSET
-    reason: _OptText = UNSET
-    changes: _ChangesStruct | UnsetType | None = UNSET
+    uid: str = ""
+    decision: str = ""
+    reason: str = ""
+    changes: _ChangesStruct | None = None
 
 
 class _AnswerStruct(msgspec.Struct, forbid_unknown_fields=True):
@@ -140,7 +135,7 @@ def decode_quickly(body: bytes) -> Answer | None:
 
     msgspec takes the last of two equal names, as Go does, and we may not. But every string stands between two quotes
     of its own; so if something was given twice, the body has more quotes than the names and strings that came out
-    account for. (An escaped quote makes more too; such a body is left to the other.)
+    account for. (So it has where a field is there and empty, or a quote is escaped: those are left to the other too.)
     """
     if len(body) > MAX_ANSWER_BYTES:
         return None
@@ -149,59 +144,50 @@ def decode_quickly(body: bytes) -> Answer | None:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     response = document.response
+    uid, decision, reason, found = response.uid, response.decision, response.reason, response.changes
     strings = 5  # api_version and kind with their values, and the name of the response
-    uid, decision, reason = response.uid, response.decision, response.reason
-    for value in (uid, decision, reason):
-        strings += _strings_of(value)
-    found = response.changes
+    if uid:
+        strings += 2
+    if decision:
+        strings += 2
+    if reason:
+        strings += 2
     changes = NO_CHANGES
-    if found is not UNSET:
-        strings += 1
-        if found is not None:
-            more, changes = _changes_of(found)
-            strings += more
+    if found is not None:
+        more, changes = _changes_of(found)
+        strings += 1 + more
     if body.count(b'"') != 2 * strings:
         return None
-    return Answer(document.api_version, document.kind, uid or "", decision or "", reason or "", changes)
-
-
-def _strings_of(value: str | UnsetType | None) -> int:
-    """Return how many strings a field of text takes: its name, and its value unless that is null."""
-    return 0 if value is UNSET else 1 if value is None else 2
+    return Answer(document.api_version, document.kind, uid, decision, reason, changes)
 
 
 def _changes_of(found: _ChangesStruct) -> tuple[int, Changes]:
     """Return how many strings the changes are made of, and the changes."""
-    strings = _strings_of(found.priority_class_name) + _strings_of(found.service_account)
-    maps: list[Mapping[str, str]] = []
-    for value in (found.node_selector, found.labels, found.annotations):
-        if value is UNSET:
-            maps.append(EMPTY)
-            continue
-        strings += 1
-        if not value:
-            maps.append(EMPTY)
-            continue
-        strings += 2 * len(value)
-        nulls = sum(text is None for text in value.values())
-        strings -= nulls
-        maps.append(MappingProxyType({key: text or "" for key, text in value.items()}))
+    node_selector, labels, annotations = found.node_selector, found.labels, found.annotations
+    priority_class_name, service_account = found.priority_class_name, found.service_account
+    strings = 0
+    if node_selector:
+        strings += 1 + 2 * len(node_selector)
+    if labels:
+        strings += 1 + 2 * len(labels)
+    if annotations:
+        strings += 1 + 2 * len(annotations)
+    if priority_class_name:
+        strings += 2
+    if service_account:
+        strings += 2
     tolerations: list[Toleration] = []
-    if found.tolerations is not UNSET:
+    if found.tolerations:
         strings += 1
-        for item in found.tolerations or ():
-            if item is None:
-                tolerations.append(Toleration())
-                continue
-            for text in (item.key, item.operator, item.value, item.effect):
-                strings += _strings_of(text)
-            tolerations.append(Toleration(item.key or "", item.operator or "", item.value or "", item.effect or ""))
-    node_selector, labels, annotations = maps
+        for item in found.tolerations:
+            key, operator, value, effect = item.key, item.operator, item.value, item.effect
+            strings += 2 * (bool(key) + bool(operator) + bool(value) + bool(effect))
+            tolerations.append(Toleration(key, operator, value, effect))
     return strings, Changes(
-        node_selector=node_selector,
-        tolerations=tuple(tolerations),
-        labels=labels,
-        annotations=annotations,
-        priority_class_name=found.priority_class_name or "",
-        service_account=found.service_account or "",
+        MappingProxyType(node_selector) if node_selector else EMPTY,
+        tuple(tolerations),
+        MappingProxyType(labels) if labels else EMPTY,
+        MappingProxyType(annotations) if annotations else EMPTY,
+        priority_class_name,
+        service_account,
     )
