@@ -128,6 +128,20 @@ async def test_a_token_does_not_open_another_launch() -> None:
     assert ledger.accepted == {}
 
 
+@pytest.mark.parametrize("host", ["half \ud800", "\x00", "\x1b[31m\n", "x" * 70_000, ""])
+async def test_whatever_an_agent_calls_its_host_can_be_kept(host: str) -> None:
+    """A task may have got hold of the token; what a database cannot hold would be a fault of ours."""
+    ledger = Ledger(PROOFS.minter)
+    launch = a_launch(ledger)
+    async with client_of(ledger, launch) as client:
+        body = json.dumps({"launch_id": launch.launch_id, "pid": 7, "host": host})
+        assert (await client.post("/started", content=body)).status_code == 200
+    ((_, kept),) = ledger.accepted.values()
+    kept.encode()
+    assert kept.isprintable()
+    assert len(kept) <= 250
+
+
 async def test_a_launch_that_does_not_count_is_gone() -> None:
     """It dies with the attempt."""
     ledger = Ledger(PROOFS.minter)

@@ -360,3 +360,18 @@ async def test_what_is_given_twice_is_named_and_not_half_ignored(
     assert (await api.get("/api/v2/dags?order_by=dag_id&order_by=-is_paused")).status_code in (200, 422)
     body = is_problem(await api.post(TRIGGER, content=b'{"note":"a","note":"b"}', headers=JSON), 422)
     assert "'note' twice" in body
+
+
+@pytest.mark.parametrize(
+    "bytes_of", ["%ff%fe", "%ed%a0%80", "%c0%80", "%1b[31m%0d%0a", "%e2%80%ae", "%2e%2e%2f", "x" * 5000]
+)
+async def test_no_address_upsets_any_operation(
+    api: httpx.AsyncClient, database: Database, operations: Operations, bytes_of: str
+) -> None:
+    """Bytes that are no UTF-8, halves of pairs, escapes and ways out, wherever a name is taken."""
+    database.dag()
+    for method, path in operations.all:
+        address = re.sub(r"{[^}]*}", bytes_of.replace("\\", ""), path) + f"?dag_id={bytes_of}"
+        answer = await api.request(method, address, content=b"{}", headers=JSON)
+        assert answer.status_code < 500, (method, address, answer.text)
+        assert answer.text.isprintable() or "metrics" in path, answer.text

@@ -29,6 +29,9 @@ from dexaflow.admission.check_answer import check_answer
 from dexaflow.admission.decisions import Admit, Request, well_formed
 from dexaflow.admission.decoding import decode_answer, decode_quickly, decode_strictly
 from dexaflow.admission.envelope import AnswerError, QuestionError, answer, question, read_answer, read_question
+from dexaflow.api.agent_routes import _finish
+from dexaflow.api.agent_routes import _Problem as _AgentProblem
+from dexaflow.api.answers import encode, kept_json
 from dexaflow.api.bodies import check_body
 from dexaflow.api.problems import Problem
 from dexaflow.base.clock import SystemClock
@@ -489,6 +492,26 @@ def run_inputs(data: bytes) -> None:
         assert line == shown(line)
 
 
+def agent_reports(data: bytes) -> None:
+    """What an agent says at the end; a task may have got hold of its token."""
+    try:
+        said = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    if not isinstance(said, dict):
+        return
+    try:
+        finish = _finish(said)
+    except _AgentProblem as problem:
+        assert problem.response.status_code in (400, 413)
+        return
+    _keepable(finish.reason)
+    assert len(finish.reason) <= 4096
+    if finish.result is not None:
+        json.dumps(json.loads(finish.result), allow_nan=False)
+        encode(kept_json(finish.result, None))
+
+
 _KEY = SigningKey(Ed25519PrivateKey.from_private_bytes(bytes(32)), "corpus")
 _VERIFIER = Verifier(public_keys(_KEY), SystemClock())
 
@@ -547,6 +570,25 @@ TARGETS: Mapping[str, Target] = {
         Target("dag_documents", dag_documents, _DAG_WORDS, 16_384),
         Target("api_bodies", api_bodies, ("\\ud800", "NaN", "1e999", "18446744073709551616", "\\u0000"), 8192),
         Target("run_inputs", run_inputs, ("2026-01-01T00:00:00+00:00", '{"a":', "W01"), 2048),
+        Target(
+            "agent_reports",
+            agent_reports,
+            (
+                '"state"',
+                '"success"',
+                '"failed"',
+                '"exit_code"',
+                '"reason"',
+                '"timed_out"',
+                '"log_tail"',
+                '"log_offset"',
+                '"result"',
+                "\\ud800",
+                "NaN",
+                "aGk=",
+            ),
+            8192,
+        ),
         Target("agent_tokens", agent_tokens, ("eyJ", ".", SECRET), 9000),
     )
 }

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from dexaflow.base.errors import StoreError
+from dexaflow.base.text import clean_reason
 from dexaflow.tokens.token import Claims
 from dexaflow.tokens.verify import TokenRejected, Verifier
 
@@ -137,7 +138,7 @@ def agent_routes(reports: Reports, verifier: Verifier) -> list[Route]:
             raise _bad("started takes launch_id, pid and host")
         if launch_id != claims.launch_id:
             raise _Problem(403, "Forbidden", "the token is for another launch")
-        answer = await reports.started(claims, launch_id, pid, host[:250])
+        answer = await reports.started(claims, launch_id, pid, clean_reason(host[:250]))  # nothing databases choke on
         if isinstance(answer, Gone):
             return answer
         return {"work": dict(answer.work), "heartbeat_seconds": answer.heartbeat_seconds}
