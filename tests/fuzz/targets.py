@@ -291,20 +291,33 @@ def durations(data: bytes) -> None:
     assert format_duration(parse_duration(written)) == written
 
 
+# Summer time north and south, by half an hour, in Ramadan; a day that never was (2011).
+_ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "Pacific/Apia", "UTC")
+_FIRST = datetime(2009, 1, 1, tzinfo=UTC)
+
+
 def crons(data: bytes) -> None:
-    """Five fields, on the clock of a zone that changes; what it fires is in order, and both ways are one another's."""
-    text = _text(data)
+    """Five fields; after a line end, the zone and the moment. Both ways are one another's."""
+    first, _, rest = data.partition(b"\n")
+    text = _text(first)
+    zone = _ZONES[(rest[0] if rest else 0) % len(_ZONES)]
+    now = _FIRST + timedelta(minutes=int.from_bytes(rest[1:4], "big"))  # 32 years of them
     try:
-        schedule = Cron(text, ZoneInfo("Europe/Berlin"))
+        schedule = Cron(text, ZoneInfo(zone))
     except ValueError as error:
         _one_line(str(error))
         return
-    now = datetime(2026, 3, 29, 0, 30, tzinfo=UTC)
     following = schedule.after(now)
-    if following is not None:
-        assert following > now
-        before = schedule.before(following + timedelta(seconds=1))
-        assert before == following, (text, before, following)
+    if following is None:
+        return
+    assert following > now
+    assert schedule.after(following - timedelta(seconds=1)) == following
+    before = schedule.before(following + timedelta(seconds=1))
+    assert before == following, (text, zone, before, following)
+    last = schedule.before(following)
+    if last is not None:
+        assert last <= now, f"{text} in {zone} fires at {last}, between {now} and {following}"
+        assert schedule.after(last) == following, (text, zone, last, schedule.after(last), following)
 
 
 # -- Kubernetes
