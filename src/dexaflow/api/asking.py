@@ -2,13 +2,14 @@
 ignored would answer another question than the one asked.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypedDict, get_args, get_origin
 
 from fastapi import Request
 from fastapi.routing import APIRoute
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from dexaflow.api.problems import Problem
 from dexaflow.api.services import MAX_PAGE
@@ -40,7 +41,17 @@ def _storable(moment: datetime) -> datetime:
         raise ValueError("is outside the years 1 to 9999 in UTC") from None
 
 
-Moment = Annotated[AwareDatetime, AfterValidator(_storable)]
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]")
+
+
+def _written(value: object) -> object:
+    """Refuse the seconds since 1970 that pydantic takes too, as a number or in quotes."""
+    if not (isinstance(value, str) and _DATE.match(value)):
+        raise ValueError("is not a date and time with its offset, such as 2026-01-31T06:00:00+01:00")
+    return value
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_written), AfterValidator(_storable)]
 
 
 class PageArgs(TypedDict):
