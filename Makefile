@@ -20,7 +20,7 @@ $(READY): requirements/dev.txt pyproject.toml
 	@touch $@
 
 demo: $(READY) ## real tasks placed, held, refused and released by a real HTTPS endpoint; KEEP=1 leaves it running
-	@$(BIN)/python -m examples.demo $(if $(KEEP),--keep)
+	@exec $(BIN)/python -m examples.demo $(if $(KEEP),--keep)
 
 test: $(READY) ## every promise, against real parts
 	@$(BIN)/python -m pytest $(ARGS)

@@ -14,12 +14,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from dexaflow.agent.processes import adopt_orphans, children
 from examples.demo.certificates import write_certificates
+from examples.demo.folder import Folder
+from examples.demo.interruptions import Interruptions
 
-__all__ = ["DemoFailed", "Endpoint", "Lite", "until"]
+__all__ = ["DemoFailed", "Endpoint", "Lite", "Processes", "until"]
 
 T = TypeVar("T")
 HERE = Path(__file__).parent
+STOP_SECONDS = 8.0  # for server and endpoint to stop by themselves; whoever stops a CI job waits ten
 
 
 class DemoFailed(Exception):  # noqa: N818 - what the demo says
@@ -43,43 +47,82 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+class Processes:
+    """Everything that the demo starts, and what that starts: none of it outlives the demo unless it is to."""
+
+    def __init__(self, folder: Folder, interruptions: Interruptions) -> None:
+        self.folder = folder
+        self._interruptions = interruptions
+        self._begun: list[subprocess.Popen[bytes]] = []
+        adopt_orphans()  # agents are made to live on without a server: they become children of ours
+
+    def begin(self, arguments: list[str], log: Path, environ: dict[str, str]) -> "subprocess.Popen[bytes]":
+        """Start `dexaflow` with arguments, its output in a file."""
+        with log.open("ab") as out, self._interruptions.held_back():
+            child = subprocess.Popen(
+                [sys.executable, "-m", "dexaflow.cli.main", *arguments],
+                stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=os.environ | environ,
+                start_new_session=True, pass_fds=[self.folder.lock],
+            )  # fmt: skip
+            self._begun.append(child)
+            self.folder.held_by(os.getpid(), *self._alive())
+        return child
+
+    def leave_running(self) -> None:
+        """Let them live on; they have the folder from now on."""
+        self.folder.held_by(*self._alive())
+
+    def _alive(self) -> list[int]:
+        return [child.pid for child in self._begun if child.poll() is None]
+
+    def end(self) -> None:
+        """Have all of them stop, and kill what is then left of them and of theirs."""
+        for child in self._begun:
+            if child.poll() is None:
+                child.terminate()
+        deadline = time.monotonic() + STOP_SECONDS
+        for child in self._begun:
+            try:
+                child.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+        while left := children(os.getpid()):  # what a killed one leaves behind comes to us in its turn
+            for pid in left:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+
+
 class Process:
     """A child process with its output in a file."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, processes: Processes, log: Path) -> None:
+        self._processes = processes
         self.log = log
         self.child: subprocess.Popen[bytes] | None = None
 
     def begin(self, *arguments: str, environ: dict[str, str] | None = None) -> None:
         """Start `dexaflow` with arguments."""
-        with self.log.open("ab") as log:
-            self.child = subprocess.Popen(
-                [sys.executable, "-m", "dexaflow.cli.main", *arguments],
-                stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=os.environ | (environ or {}),
-                start_new_session=True,
-            )  # fmt: skip
+        self.child = self._processes.begin(list(arguments), self.log, environ or {})
 
     def alive(self) -> None:
         """Raises `DemoFailed` when the process has ended."""
         if self.child is None or self.child.poll() is not None:
             raise DemoFailed(f"a process of the demo ended; see {self.log}")
 
-    def end(self, number: int = signal.SIGTERM) -> None:
-        """Send a signal and wait for the end."""
-        if self.child is not None and self.child.poll() is None:
-            self.child.send_signal(number)
-            try:
-                self.child.wait(15)
-            except subprocess.TimeoutExpired:
-                self.child.kill()
-                self.child.wait()
+    def kill(self) -> None:
+        """Kill it, as a crash would."""
+        if self.child is not None:
+            self.child.kill()
+            self.child.wait()
 
 
 class Endpoint(Process):
     """The policy endpoint: HTTPS with a throw-away CA, bearer token, one port through all restarts."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder / "endpoint.log")
+    def __init__(self, processes: Processes) -> None:
+        folder = processes.folder.path
+        super().__init__(processes, folder / "endpoint.log")
         self.folder = folder
         self.port = free_port()
         self.freeze = folder / "freeze"
@@ -114,8 +157,9 @@ class Endpoint(Process):
 class Lite(Process):
     """A Lite server in a folder of the demo's own."""
 
-    def __init__(self, folder: Path, endpoint: Endpoint) -> None:
-        super().__init__(folder / "server.log")
+    def __init__(self, processes: Processes, endpoint: Endpoint) -> None:
+        folder = processes.folder.path
+        super().__init__(processes, folder / "server.log")
         self.data = folder / "data"
         self.config = folder / "dexaflow.yaml"
         self.config.write_text(
