@@ -74,6 +74,7 @@ def measured(root: Path, runs: int) -> dict[str, float]:
         found |= {name: median(lambda words=words: command(server, words), 3) for name, words in COMMANDS.items()}  # type: ignore[misc]
         found["a run"] = median(lambda: server.ended(server.trigger("d")), 3)
         server.stop()
+        print(f"with {runs:,} runs: { ({name: round(took, 1) for name, took in found.items()}) }", flush=True)
         server.config = {"history": {"retention": "1d"}}
         began = time.perf_counter()
         server.start()

@@ -80,13 +80,13 @@ async def _remove_runs(store: Store, logs: LogFiles, before: str) -> None:
         for run_id in runs:  # first, so that a crash in between leaves no logs that nobody knows of
             await asyncio.to_thread(logs.remove_run, run_id)
             reached(Step.REMOVAL_BEGUN)
-        removed = 1
-        while removed:
-            removed = await store.do(partial(_remove, runs, before))
+        left = True
+        while left:
+            left = await store.do(partial(_remove, runs, before))
             await asyncio.sleep(_PAUSE_SECONDS)
 
 
-def _remove(run_ids: list[str], before: str, tx: Tx) -> int:
+def _remove(run_ids: list[str], before: str, tx: Tx) -> bool:
     return people.remove_runs(tx, run_ids, before)
 
 

@@ -242,11 +242,11 @@ def old_runs(tx: Tx, ended_before: str, limit: int = 20) -> list[str]:
     return [r.run_id for r in rows]
 
 
-def remove_runs(tx: Tx, run_ids: Sequence[str], ended_before: str, *, at_most: int = REMOVED_AT_ONCE) -> int:
+def remove_runs(tx: Tx, run_ids: Sequence[str], ended_before: str, *, at_most: int = REMOVED_AT_ONCE) -> bool:
     """Remove runs with their tries, reviews and results, unless they were cleared meanwhile and run again.
 
     Stops after `at_most` rows, since the loops wait for the transaction; a run's task instances go with it in one, so
-    that nobody finds half of them. Returns how many rows it removed; when that is 0, nothing is left to remove.
+    that nobody finds half of them. Returns whether something may be left to remove.
     """
     removed = 0
     for run_id in run_ids:
@@ -259,12 +259,12 @@ def remove_runs(tx: Tx, run_ids: Sequence[str], ended_before: str, *, at_most: i
                 r=run_id, n=at_most - removed,
             )  # fmt: skip
             if removed >= at_most:
-                return removed
+                return True
         for table in ("task_instances", "runs"):
             removed += tx.run(f"DELETE FROM {table} WHERE run_id = :r", r=run_id)
         if removed >= at_most:
-            return removed
-    return removed
+            return True
+    return False
 
 
 def remove_unused_versions(tx: Tx) -> int:
