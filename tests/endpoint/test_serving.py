@@ -25,7 +25,7 @@ HOOKS = """
 import asyncio
 import time
 from pathlib import Path
-from dexaflow.admission.decisions import admit, refuse
+from dexaflow.admission.decisions import admit, hold, refuse
 
 async def budget(request):
     return refuse(f"{request.tenant_id} is over budget")
@@ -59,6 +59,9 @@ async def leaves_a_thread(request):
 
 def nothing_to_decide_on():
     return admit()
+
+def forgets_its_reason(request):
+    return hold(None)
 
 class Policy:
     def __call__(self, request):
@@ -334,3 +337,19 @@ def test_an_answer_is_json_all_the_way(start: Start) -> None:
 
     assert status == 200
     assert json.loads(body)["response"] == {"uid": "u-1", "decision": "admit"}
+
+
+def test_the_log_names_the_line_of_the_hook_that_failed_and_never_one_of_ours(start: Start, folder: Path) -> None:
+    process, url = start("policies:forgets_its_reason")
+
+    assert ask(url)[0] == 500
+
+    process.terminate()
+    assert process.wait(30) == 0
+    assert process.stderr is not None
+    (line,) = process.stderr.read().splitlines()
+    number = HOOKS.split("\n").index("    return hold(None)") + 1
+    said = json.loads(line)
+    assert (said["event"], said["cause"]) == (
+        "hook_failed", f"it raised TypeError: reason must be text, not None ({folder}/policies.py:{number})",
+    )  # fmt: skip

@@ -175,6 +175,16 @@ def test_relative_paths_start_where_the_configuration_is_named_not_where_a_link_
     assert "program.py" in line  # what is wrong is the data folder
 
 
+def test_ctrl_c_before_the_server_is_up_ends_the_program_without_a_word(tmp_path: Path) -> None:
+    (tmp_path / "pressing.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    (tmp_path / "dexaflow.yaml").write_text("execution: {admission: {hooks: ['pressing:hook']}}")
+    (tmp_path / "program.py").write_text(PROGRAM.format("server.run('dexaflow.yaml', port=0)"))
+
+    ended = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
 def test_program_that_calls_it_in_a_thread_is_told_so(tmp_path: Path) -> None:
     """Where Python prints a traceback whatever is raised; its last line says what to do."""
     (tmp_path / "program.py").write_text(PROGRAM.format("threading.Thread(target=server.run).start()"))

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from dexaflow.admission.decisions import Admit, Decision, Hold, Refuse, Request
+from dexaflow.admission.hook_errors import described
 from dexaflow.admission.hook_shape import is_async, shape_problem
 
 __all__ = ["Hook", "HookCalls", "HookFailed"]
@@ -139,4 +140,4 @@ class HookCalls:
 
 
 def _raised(error: BaseException) -> HookFailed:
-    return HookFailed(f"it raised {type(error).__name__}")
+    return HookFailed(f"it raised {described(error)}")

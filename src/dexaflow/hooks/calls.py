@@ -6,10 +6,10 @@ import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Final
 
 from dexaflow.admission.decisions import Admit, Decision, Hold, Refuse, Request
 from dexaflow.admission.envelope import decision_of
+from dexaflow.admission.hook_errors import described
 from dexaflow.admission.ports import Answered, NotPut
 from dexaflow.base.errors import HookBroken
 from dexaflow.hooks.hook_loop import HookLoop
@@ -18,9 +18,6 @@ from dexaflow.kube.tolerations import Toleration
 from dexaflow.model.execution import Execution, Resources
 
 __all__ = ["Call", "Failure", "Outcome", "Returns", "ToAwait", "let_go", "run_async", "run_plain", "sealed"]
-
-MAX_CAUSE_CHARACTERS: Final = 500
-_OURS: Final = __name__.partition(".")[0]
 
 
 class Failure:
@@ -125,7 +122,7 @@ def run_plain(name: str, function: HookFunction, call: Call, returns: Returns) -
                 outcome = _decision(name, uid, answer)
             del answer  # what it keeps alive goes here, and not on the control plane's event loop
     except BaseException as error:  # noqa: BLE001 - foreign code: SystemExit and KeyboardInterrupt are its failures
-        outcome = Failure(_described(error))
+        outcome = Failure(described(error))
     returns.put(call, outcome)
 
 
@@ -138,7 +135,7 @@ async def run_async(name: str, function: HookFunction, call: Call, given: ToAwai
         outcome = _decision(name, uid, await awaitable)  # type: ignore[misc]  # what an async hook gives
         del awaitable
     except BaseException as error:  # noqa: BLE001 - foreign code, and our own cancelling at the deadline
-        outcome = Failure(_described(error))
+        outcome = Failure(described(error))
     returns.put(call, outcome)
 
 
@@ -153,47 +150,10 @@ def _decision(name: str, uid: str, answer: object) -> Decision | Failure:
     try:
         return decision_of(uid, answer)
     except BaseException as error:  # noqa: BLE001 - foreign code: its mappings, its classes
-        said = _described(error)
+        said = described(error)
         if answer is None:
             said += "; a path through it that ends without `return` returns None"
         return Failure(f"what {name} returned cannot be used: {said}")
-
-
-def _described(error: BaseException) -> str:
-    """Return an exception in one text: type, message, and the hook's line that it came from. Never raises."""
-    text = "an exception that cannot be described"
-    try:
-        text = type.__dict__["__name__"].__get__(type(error))  # a class of its own kind may have other ideas
-        text = f"{text}: {error}"[:MAX_CAUSE_CHARACTERS]
-    except BaseException:  # noqa: BLE001 - foreign code: one that cannot be printed
-        pass
-    try:
-        place = _place_of(error)
-        if place:
-            text = f"{text} ({place})"
-    except BaseException:  # noqa: BLE001 - foreign code: one that has no such place
-        pass
-    return text
-
-
-def _place_of(error: BaseException) -> str:
-    """Return file and line of the innermost frame that is not ours, "" if there is none.
-
-    Its author can do nothing about a line of `admit()`; nor about one that is in no file (`<string>`, a dataclass's
-    own methods), unless there is no other.
-    """
-    place = made_up = ""
-    trace = error.__traceback__
-    while trace is not None:
-        frame, line = trace.tb_frame, trace.tb_lineno
-        trace = trace.tb_next
-        if str(frame.f_globals.get("__name__")).partition(".")[0] == _OURS:
-            continue
-        if frame.f_code.co_filename.startswith("<"):
-            made_up = f"{frame.f_code.co_filename}:{line}"
-        else:
-            place = f"{frame.f_code.co_filename}:{line}"
-    return place or made_up
 
 
 def sealed(request: Request, deadline: float) -> Request:

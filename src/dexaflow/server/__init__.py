@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ServerFailed", "run"]
 
+_CTRL_C = 130  # as shells have it, and `dexaflow lite`
+
 
 def run(
     config: "Config | str | Path | None" = None,
@@ -54,6 +56,7 @@ def run(
         ServerFailed: it cannot start, or go on. Its ``causes`` are everything that is wrong with the configuration, or
             the one thing that stopped it. Left uncaught, it ends the program as `dexaflow lite` would: one line for
             each of them, which says what to do, and status 1.
+        SystemExit: with 130, at Ctrl-C before the server was up.
     """
     try:
         from dexaflow.server.calling import check_arguments, check_place
@@ -65,6 +68,8 @@ def run(
         _run(config, admission, dags, data, host, port, on_ready)
     except DexaflowError as error:
         raise ServerFailed(error) from None
+    except KeyboardInterrupt:  # before the server was up: from then on Ctrl-C stops it in order
+        raise SystemExit(_CTRL_C) from None
 
 
 def _run(

@@ -1,0 +1,45 @@
+"""What an exception out of a hook is called in a log: what it says, and the line of the hook that it came from."""
+
+from typing import Final
+
+__all__ = ["described"]
+
+MAX_CAUSE_CHARACTERS: Final = 500
+_OURS: Final = __name__.partition(".")[0]
+
+
+def described(error: BaseException) -> str:
+    """Return an exception in one text: type, message, and the hook's line that it came from. Never raises."""
+    text = "an exception that cannot be described"
+    try:
+        text = type.__dict__["__name__"].__get__(type(error))  # a class of its own kind may have other ideas
+        text = f"{text}: {error}"[:MAX_CAUSE_CHARACTERS]
+    except BaseException:  # noqa: BLE001 - foreign code: one that cannot be printed
+        pass
+    try:
+        place = _place_of(error)
+        if place:
+            text = f"{text} ({place})"
+    except BaseException:  # noqa: BLE001 - foreign code: one that has no such place
+        pass
+    return text
+
+
+def _place_of(error: BaseException) -> str:
+    """Return file and line of the innermost frame that is not ours, "" if there is none.
+
+    Its author can do nothing about a line of `admit()`; nor about one that is in no file (`<string>`, a dataclass's
+    own methods), unless there is no other.
+    """
+    place = made_up = ""
+    trace = error.__traceback__
+    while trace is not None:
+        frame, line = trace.tb_frame, trace.tb_lineno
+        trace = trace.tb_next
+        if str(frame.f_globals.get("__name__")).partition(".")[0] == _OURS:
+            continue
+        if frame.f_code.co_filename.startswith("<"):
+            made_up = f"{frame.f_code.co_filename}:{line}"
+        else:
+            place = f"{frame.f_code.co_filename}:{line}"
+    return place or made_up
