@@ -13,6 +13,7 @@ from tests.hooks.asking import LONG, SHORT, a_transport, broken, timed_out
 from tests.hooks.misbehaving import Endpoint, Peer, answer, answering, in_a_thread
 from tests.hooks.races import keep_alive_races
 
+PATIENT = 0.6  # seconds; waited for, and long enough for what else is asked meanwhile
 CLOSES: dict[str, Callable[[Peer], None]] = {"close": Peer.close, "reset": Peer.reset}
 
 
@@ -212,11 +213,11 @@ async def test_host_that_is_gone_without_a_word_costs_one_question_and_not_one_f
 
     async with (
         Endpoint(script, endpoint_tls) as endpoint,
-        a_transport(endpoint.url, ca, timeout=SHORT) as transport,
+        a_transport(endpoint.url, ca, timeout=PATIENT) as transport,
     ):
         await asyncio.gather(*[transport.post(b"{}") for _ in range(6)])
         gone.set()
-        await timed_out(transport)
+        await timed_out(transport, after=PATIENT)
         for _ in range(3):
             assert (await transport.post(b"{}")).body == b"ok"
         assert len(endpoint.peers) == 7
@@ -228,10 +229,10 @@ async def test_slow_answer_costs_no_connection_that_has_answered_meanwhile() -> 
             if body != b"never":
                 peer.send(answer())
 
-    async with Endpoint(script) as endpoint, a_transport(endpoint.url, timeout=SHORT) as transport:
+    async with Endpoint(script) as endpoint, a_transport(endpoint.url, timeout=PATIENT) as transport:
         await asyncio.gather(transport.post(b"{}"), transport.post(b"{}"))
-        slow = asyncio.create_task(timed_out(transport, b"never"))
-        await asyncio.sleep(SHORT / 2)
+        slow = asyncio.create_task(timed_out(transport, b"never", after=PATIENT))
+        await asyncio.sleep(PATIENT / 2)
         await transport.post(b"{}")
         await slow
         await transport.post(b"{}")
