@@ -55,7 +55,7 @@ def register(database: Database, dag_id: str, tasks: int, **options: Any) -> Non
     """Register a DAG of so many tiny tasks."""
     specs = tuple(TaskSpec(f"t{number:03}", "bash", bash_command="true") for number in range(tasks))
     loaded = registering.DagFile("acme", f"{dag_id}.py", "snapshot", (DagSpec(dag_id, specs, **options),))
-    errors = database.do(lambda tx: registering.register_file(tx, loaded, (), planner(tx)))
+    errors, _ = database.do(lambda tx: registering.register_file(tx, loaded, (), planner(tx)))
     assert errors == (), errors
 
 

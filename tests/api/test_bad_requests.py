@@ -79,7 +79,7 @@ BAD_BODIES: list[tuple[bytes, int]] = [
     (b"nonsense", 400),
     (b"\xff\xfe{\x00}\x00", 400),
     (b'{"conf": {"a": NaN}}', 400),
-    (b'{"conf": {"a": "\\ud800"}}', 400),
+    (b'{"conf": {"a": "\\ud800"}}', 422),
     (b'{"conf": {"a": 1e999}}', 400),
     (b'{"conf": {"a": ' + b"9" * 30 + b"}}", 422),
     (b'{"conf": {"a": ' + b"9" * 6000 + b"}}", 400),

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+import dexaflow
+import dexaflow.authoring
 from dexaflow import DAG, bash, get_context, task
 from dexaflow.authoring import AuthoringError, chain
 from dexaflow.authoring.dag import dags_of
@@ -306,3 +308,10 @@ with DAG("lines") as dag:
 def test_there_is_no_context_while_a_file_is_loaded() -> None:
     with pytest.raises(AuthoringError, match="works inside a running task only"):
         get_context()
+
+
+def test_everything_that_a_dag_file_needs_comes_from_the_package_itself() -> None:
+    """As docs/dags.md writes it: nobody has to know where it lies."""
+    for name in ("DAG", "bash", "chain", "get_context", "task"):
+        assert getattr(dexaflow, name) is getattr(dexaflow.authoring, name)
+        assert name in dexaflow.__all__

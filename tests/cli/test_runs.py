@@ -59,6 +59,9 @@ def test_a_run_is_given_its_id_date_and_conf(served: Served, tmp_path: Path) -> 
         ('{"a": 1, "a": 2}', "'a' is given twice"), ("[" * 100_000, "nested too deeply"), ("@/nowhere", "/nowhere"),
         ("@a\0b", "no file has a name"), (json.dumps({"a": "\u20ac" * 22_000}, ensure_ascii=False), "more than 64 KiB"),
         ("@.", "cannot be read"),
+        ('{"a": "\\ud800"}', "half of a surrogate pair"), ('{"\\udfff": 1}', "half of a surrogate pair"),
+        ('{"a": [18446744073709551616]}', "beyond 64 bits"), ('{"a": 1e999}', "beyond 64 bits"),
+        ('{"a\\u0000": 1}', "NUL"),
     ],
 )  # fmt: skip
 def test_a_conf_that_cannot_be_used_is_refused_here(conf: str, said: str) -> None:
@@ -101,14 +104,14 @@ def test_runs_are_listed_newest_first_and_the_rest_is_mentioned(served: Served) 
     assert [line.split()[0] for line in table.stdout.splitlines()[2:]] == made[:0:-1]
     assert "1 failed, 1 upstream_failed" in table.stdout
     assert f"2 of {found['total_entries']} runs" in table.stderr
-    assert served.run("runs", "list", "--dag", "unheard_of").stdout == "No runs.\n"
+    assert served.run("runs", "list", "--dag", "failing", "--state", "success").stdout == "No runs.\n"
 
 
 def test_the_newest_run_of_a_dag_has_a_name(served: Served) -> None:
     run_id = served.run("runs", "trigger", "etl").stdout.strip()
     assert served.json("runs", "show", "etl@latest")["run_id"] == run_id
     assert served.json("runs", "show", "@latest")["run_id"] == run_id
-    assert "'unheard_of' has no run" in served.run("runs", "show", "unheard_of@latest", code=2).stderr
+    assert "no DAG 'unheard_of'" in served.run("runs", "show", "unheard_of@latest", code=1).stderr
 
 
 def test_a_hold_ends_when_its_run_is_cancelled(served: Served) -> None:

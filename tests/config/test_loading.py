@@ -298,6 +298,11 @@ def test_a_value_that_cannot_be_used_says_what_is_wrong_and_what_to_write(
         ("execution: {webhook: {url: 'https://x'}}", "execution.webhook", "did you mean execution.admission.webhook?"),
         ("execution.admission.timeout: 1s", "execution.admission.timeout", "{execution: {admission: {timeout: ...}}}"),
         ("zzz: 1", "zzz", "take it out; here belong agent, execution"),
+        (
+            "execution: {admission: {webhook: {colour: x}}}",
+            "execution.admission.webhook.colour",
+            "take it out; here belong ca_file, token_file, url",
+        ),
         ("execution: {<<: {a: 1}}", "execution.<<", "write the keys out"),
         ("'': 1", "", ""),
     ],
@@ -308,6 +313,23 @@ def test_an_unknown_key_is_a_problem_that_names_the_nearest(problems: Problems, 
     assert found.problem == "unknown key"
     assert key in found.key
     assert fix in found.fix
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("DEXAFLOW_LOGING__FORMAT", "did you mean DEXAFLOW_LOGGING__FORMAT?"),
+        ("DEXAFLOW_ADMISSION__TIMEOUT", "did you mean DEXAFLOW_EXECUTION__ADMISSION__TIMEOUT?"),
+        ("DEXAFLOW_PARALELISM", "did you mean DEXAFLOW_PARALLELISM?"),
+        ("DEXAFLOW_FOO__BAR", "unset it; `dexaflow config reference` lists the variables"),
+        ("DEXAFLOW_EXECUTION__ADMISSION__WEBHOOK__COLOUR", "unset it; `dexaflow config reference` lists the variables"),
+    ],
+)
+def test_an_unknown_variable_is_taken_for_another_only_when_it_is_close(
+    problems: Problems, name: str, fix: str
+) -> None:
+    (found,) = problems("", **{name: "x"})
+    assert (found.key, found.fix) == (name, fix)
 
 
 def test_all_problems_come_at_once(problems: Problems) -> None:

@@ -280,7 +280,7 @@ class World:
 
     def register(self, *tasks: TaskSpec, dag_id: str = "d", tenant_id: str = "acme", **dag: Any) -> None:
         loaded = registering.DagFile(tenant_id, f"{dag_id}.py", "snapshot", (DagSpec(dag_id, tasks, **dag),))
-        assert self.do(lambda tx: registering.register_file(tx, loaded, (), lambda *_: None)) == ()
+        assert self.do(lambda tx: registering.register_file(tx, loaded, (), lambda *_: None))[0] == ()
 
     def trigger(self, run_id: str = "r", dag_id: str = "d") -> str:
         new = running.NewRun(run_id, "manual", None, None, None, {}, "test")

@@ -214,7 +214,9 @@ async def test_a_folder_that_is_gone_takes_no_dag_with_it_and_is_told(folders: F
         (folders.globex / "later.py").write_text(HEAD + "DAG('later')\n")
         await published.wait("later.py")
 
-    assert [str(e) for e in told.errors] == [".: cannot be read: No such file or directory"]
+    assert [str(e) for e in told.errors] == [
+        f".: the DAG folder {tmp_path / 'acme'} does not exist; create it, or name another with --dags or `tenants`"
+    ]
     assert not mended.removed
     assert not any(r.removed for r in published.results)
 

@@ -90,7 +90,9 @@ async def test_a_folder_that_cannot_be_read_is_told_and_forgets_nothing(root: Pa
 
     look = await watcher.look()
     assert look.changes == ()
-    assert [str(p) for p in look.problems["acme"]] == [".: cannot be read: No such file or directory"]
+    assert [str(p) for p in look.problems["acme"]] == [
+        f".: the DAG folder {root} does not exist; create it, or name another with --dags or `tenants`"
+    ]
     assert (await watcher.look()).problems == {}
     (tmp_path / "away").rename(root)
     look = await watcher.look()

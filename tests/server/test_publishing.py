@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
+from structlog.testing import capture_logs
 
 from dexaflow.base.errors import StoreError, TermLost
 from dexaflow.loading.registry import FileResult
@@ -61,6 +62,18 @@ async def test_a_database_that_cannot_be_written_delays_a_file_and_loses_none(
 async def test_another_leader_ends_it(world: World) -> None:
     with pytest.raises(TermLost):
         await publisher(FailingStore(world, TermLost("another"))).publish(FileResult("acme", "d.py", removed=True))
+
+
+async def test_the_log_names_the_dags_that_are_registered_and_no_others(world: World) -> None:
+    """One whose name is taken is none; a file of which nothing is registered is told as what is wrong with it."""
+    await publisher(FailingStore(world)).publish(FileResult("acme", "d.py", "s1", (DagSpec("taken", (a_task(),)),)))
+    with capture_logs() as both:
+        twins = (DagSpec("taken", (a_task(),)), DagSpec("mine", (a_task(),)))
+        await publisher(FailingStore(world)).publish(FileResult("acme", "e.py", "s2", twins))
+    with capture_logs() as none:
+        await publisher(FailingStore(world)).publish(FileResult("acme", "f.py", "s3", twins[:1]))
+    assert [(line["event"], line.get("dags")) for line in both] == [("dag_error", None), ("dag_file_loaded", ["mine"])]
+    assert [line["event"] for line in none] == ["dag_error"]
 
 
 async def test_own_checks_refuse_a_dag_naming_task_field_and_rule_and_spare_its_neighbour(

@@ -47,7 +47,7 @@ class Kept:
 
     def register(self, dag_id: str, snapshot: str) -> None:
         loaded = registering.DagFile("acme", f"{dag_id}.py", snapshot, (DagSpec(dag_id, (a_task(),)),))
-        assert self.world.do(lambda tx: registering.register_file(tx, loaded, (), lambda *_: None)) == ()
+        assert self.world.do(lambda tx: registering.register_file(tx, loaded, (), lambda *_: None))[0] == ()
 
     async def one_round(self, retention: float) -> None:
         """Let the retention do its work once."""

@@ -103,7 +103,7 @@ class World:
         """Register a file with one DAG; return what is wrong with it."""
         spec = DagSpec(dag_id, tasks, **dag)
         loaded = registering.DagFile(tenant_id, file or f"{dag_id}.py", "snapshot", (spec,))
-        errors = self.do(lambda tx: registering.register_file(tx, loaded, (), planner(tx)))
+        errors, _ = self.do(lambda tx: registering.register_file(tx, loaded, (), planner(tx)))
         return tuple(e.cause for e in errors)
 
     def trigger(self, run_id: str = "r", dag_id: str = "d", conf: dict[str, Any] | None = None) -> str:

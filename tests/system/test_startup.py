@@ -77,8 +77,8 @@ def a_folder_for_the_token(server: Lite) -> None:
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        (garbage, "dexaflow.db"),
-        (damaged, "dexaflow.db"),
+        (garbage, "dexaflow.db: the file is no database; put a backup in its place, or move it away"),
+        (damaged, "dexaflow.db: the database is damaged"),
         (newer, "newer Dexaflow"),
         (a_folder_for_a_database, "dexaflow.db"),
         (a_corrupt_key, "signing key"),

@@ -31,6 +31,8 @@ def check_body(body: bytes) -> None:
     except RecursionError:
         raise Problem(422, f"the body is nested deeper than {MAX_DEPTH} levels; flatten it") from None
     except (msgspec.MsgspecError, ValueError) as error:
+        if _has_half_a_pair(body):
+            raise Problem(422, "the body holds half of a surrogate pair; send whole characters") from None
         raise Problem(400, f"the body is not JSON: {error}"[:300]) from None
     waiting: list[tuple[Any, int]] = [(value, 0)]
     while waiting:
@@ -44,10 +46,14 @@ def check_body(body: bytes) -> None:
                 pass
             case int():
                 if found not in _INT64:
-                    raise Problem(422, "the body holds a number beyond 64 bits; send it as text")
+                    raise Problem(
+                        422, "the body holds a number beyond 64 bits; send a smaller one, or text where it may be"
+                    )
             case float():
                 if not math.isfinite(found):
-                    raise Problem(422, "the body holds a number beyond 64 bits; send it as text")
+                    raise Problem(
+                        422, "the body holds a number beyond 64 bits; send a smaller one, or text where it may be"
+                    )
             case list():
                 waiting.extend((item, depth + 1) for item in found)
             case dict():
@@ -55,6 +61,17 @@ def check_body(body: bytes) -> None:
                     _check_text(key)
                     waiting.append((item, depth + 1))
     json.loads(body, object_pairs_hook=_each_once)  # what was given twice is gone from `value`
+
+
+def _has_half_a_pair(body: bytes) -> bool:
+    r"""Whether a body is JSON but for a lone ``\ud800``, which no UTF-8 can hold: msgspec has no words for that."""
+    try:
+        json.dumps(json.loads(body), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        return False
+    return False
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> None:

@@ -6,6 +6,7 @@ from typing import Any, TypedDict
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from dexaflow.authoring.errors import refused
+from dexaflow.base.nearness import nearest
 from dexaflow.model import dag_rules as rules
 from dexaflow.model.dag_rules import RuleError
 
@@ -131,10 +132,8 @@ def read_options(
     for name, value in given.items():
         rule = known.get(name) if isinstance(name, str) else None
         if rule is None:
-            import difflib  # late: only a mistake needs it
-
-            close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.6)
-            hint = f"did you mean '{close[0]}'?" if close else f"known are {', '.join(known)}"
+            close = nearest(str(name), known)
+            hint = f"did you mean '{close}'?" if close else f"known are {', '.join(known)}"
             raise refused(f"{where}: unknown option {rules.shown(name)}; {hint}")
         try:
             result[name] = rule(value)

@@ -5,11 +5,13 @@ from typing import Annotated
 import typer
 
 from dexaflow.cli.options import Data, Shown
-from dexaflow.cli.output import Output, print_json, print_table, print_text
+from dexaflow.cli.output import USAGE, Output, errors_in_one_line, print_json, print_table, print_text
 
 __all__ = ["app"]
 
 app = typer.Typer(help="See and set pools: how many slots tasks may take at once.", no_args_is_help=True)
+
+_MAX_NAME = 250  # the server's
 
 Name = Annotated[str, typer.Argument(help="A pool's name.", metavar="NAME", show_default=False)]
 
@@ -45,7 +47,9 @@ def list_pools(data: Data = None, output: Shown = Output.TABLE) -> None:
 @app.command("set")
 def set_pool(
     name: Name,
-    slots: Annotated[int, typer.Argument(help="How many slots it has.", metavar="SLOTS", min=0, show_default=False)],
+    slots: Annotated[
+        int, typer.Argument(help="How many slots it has.", metavar="SLOTS", min=0, max=2**31 - 1, show_default=False)
+    ],
     description: Annotated[
         str | None, typer.Option(help="What it is for; without it what was there stays.", show_default=False)
     ] = None,
@@ -56,12 +60,23 @@ def set_pool(
     from dexaflow.base.text import shown
     from dexaflow.cli.client import connected, own
 
+    with errors_in_one_line(USAGE):
+        _check_new_name(name)
     with connected(data) as client:
         found = client.send("PUT", own("pools", name), {"slots": slots, "description": description})
     if output is Output.JSON:
         print_json(found)
     else:
         print_text(f"Pool {shown(found['name'])} has {found['slots']} slots, {found['open_slots']} of them open.")
+
+
+def _check_new_name(name: str) -> None:
+    from dexaflow.base.errors import UsageError
+    from dexaflow.base.text import quoted
+
+    if name in ("", ".", "..") or len(name) > _MAX_NAME or any(c == "/" or ord(c) < 0x20 or c == "\x7f" for c in name):
+        can = f"a name has 1 to {_MAX_NAME} characters, no / and no control characters among them"
+        raise UsageError(f"{quoted(name)} cannot be the name of a pool; {can}")
 
 
 @app.command()

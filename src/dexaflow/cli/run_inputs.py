@@ -1,6 +1,7 @@
 """What people write about a new run, read or refused with a line."""
 
 import json
+import math
 import sys
 from datetime import datetime
 from typing import Any, NoReturn
@@ -32,9 +33,31 @@ def conf_from(written: str) -> dict[str, Any]:  # Any: JSON
         raise UsageError(f"--conf cannot be used: {error}; {_FIX}") from None
     if not isinstance(conf, dict):
         raise UsageError(f"--conf is {_kind(conf)}, not an object; {_FIX}")
+    _check_values(conf)
     if len(json.dumps(conf, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")) > MAX_CONF_BYTES:
         raise UsageError("--conf has more than 64 KiB; pass the name of a file or table that holds the rest")
     return conf
+
+
+def _check_values(conf: dict[str, Any]) -> None:
+    """See that it holds nothing that the server would not take."""
+    waiting: list[Any] = [conf]
+    while waiting:
+        match waiting.pop():
+            case str() as text if any("\ud800" <= c <= "\udfff" for c in text):
+                raise UsageError("--conf holds half of a surrogate pair; write whole characters")
+            case str() as text if "\0" in text:
+                raise UsageError("--conf holds a NUL character; leave it out")
+            case bool():
+                pass
+            case int() as number if not -(2**63) <= number < 2**63:
+                raise UsageError("--conf holds a number beyond 64 bits; write it as text")
+            case float() as number if not math.isfinite(number):
+                raise UsageError("--conf holds a number beyond 64 bits; write it as text")
+            case list() as items:
+                waiting.extend(items)
+            case dict() as fields:
+                waiting.extend((*fields.keys(), *fields.values()))
 
 
 def _content(name: str) -> str:

@@ -4,11 +4,11 @@
 (Kubernetes sets some for a Service called dexaflow): they are left alone unless they are a key's name nearly spelt.
 """
 
-import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dexaflow.base.errors import ConfigError
+from dexaflow.base.nearness import nearest
 from dexaflow.base.text import shown
 from dexaflow.config.schema import Key
 from dexaflow.config.yaml_source import Node, Scalar, ScalarType, read_yaml, scalar
@@ -81,14 +81,26 @@ def _stranger(name: str, known: Mapping[str, str]) -> list[ConfigError]:
             whole = prefix.removesuffix("__")
             return [ConfigError(shown(name), "names a part of a value", f"set {whole} to all of it, as YAML or JSON")]
     if "__" in name:
-        near = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.6)
+        near = _nearest(name, known)
     elif name.endswith("_PORT"):
         near = []  # Kubernetes' own, for a Service called dexaflow-server
     else:
         # One underscore for two, or a mistyped key of the first level.
         near = [whole for whole in known if whole.replace("__", "_") == name]
-        near += difflib.get_close_matches(name, [whole for whole in known if "__" not in whole], n=1, cutoff=0.9)
+        near += _nearest(name, [whole for whole in known if "__" not in whole])
     if "__" not in name and not near:
         return []
     fix = f"did you mean {near[0]}?" if near else "unset it; `dexaflow config reference` lists the variables"
     return [ConfigError(shown(name), "is no key of the configuration", fix)]
+
+
+def _nearest(name: str, known: Iterable[str]) -> list[str]:
+    """Return the variable that was meant, if each of its words is close, or its beginning was left out."""
+    words = name.removeprefix(PREFIX).upper().split("__")
+    for whole in known:
+        theirs = whole.removeprefix(PREFIX).split("__")
+        missing = len(theirs) > len(words) > 1 and theirs[-len(words) :] == words
+        alike = len(theirs) == len(words) and all(nearest(w, [t]) for w, t in zip(words, theirs, strict=True))
+        if missing or alike:
+            return [whole]
+    return []

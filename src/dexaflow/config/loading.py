@@ -1,6 +1,5 @@
 """Making a `Config` of a file and the environment, or a list of everything that is wrong with them."""
 
-import difflib
 import os
 import re
 import stat
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dexaflow.base.errors import ConfigError, ConfigErrors
+from dexaflow.base.nearness import nearest
 from dexaflow.base.text import shown
 from dexaflow.config.checks import WEBHOOK, check_together
 from dexaflow.config.environment import read_environment
@@ -175,16 +175,13 @@ def _nearest(key: str, prefix: str, keys: Mapping[str, Key], sections: frozenset
     if key == f"{prefix}<<":
         return "merge keys are not read, write the keys out"
     here = _children(prefix, keys, sections)
-    plain = {name.replace("_", ""): name for name in here}
     name = key.removeprefix(prefix)
-    near = difflib.get_close_matches(name.lower().replace("_", "").replace("-", ""), plain, n=1, cutoff=0.6)
+    near = nearest(name, sorted(here))
     if near:
-        return f"did you mean {prefix}{plain[near[0]]}?"
+        return f"did you mean {prefix}{near}?"
     # Right name, wrong place: `admission` at the top, `execution.webhook`.
     everything = [*keys, *sorted(sections)]
     elsewhere = [other for other in everything if other == name or other.endswith(f".{name}")]
-    if not elsewhere:
-        elsewhere = difflib.get_close_matches(key, everything, n=1, cutoff=0.75)
     if elsewhere:
         return f"did you mean {elsewhere[0]}?"
     return f"take it out; here belong {', '.join(sorted(here))}"

@@ -125,6 +125,19 @@ def _look(root: Path, extra: Iterable[str]) -> _Look:
     return look
 
 
+def _folder_problem(folder: str, error: OSError) -> str:
+    """Return what is wrong with a tenant's whole folder, and what to do: it is read once it is there."""
+    where = f"the DAG folder {shown(os.path.abspath(folder))}"
+    fix = "or name another with --dags or `tenants`"
+    match error:
+        case FileNotFoundError():
+            return f"{where} does not exist; create it, {fix}"
+        case NotADirectoryError():
+            return f"{where} is a file; name the folder that holds it with --dags or `tenants`"
+        case _:
+            return f"{where} cannot be read: {error.strerror or type(error).__name__}; make it readable, {fix}"
+
+
 def _look_into(look: _Look, folder: str, real_root: str, prefix: str, depth: int) -> None:
     name = prefix.rstrip("/")
     if depth > MAX_DEPTH:
@@ -135,7 +148,8 @@ def _look_into(look: _Look, folder: str, real_root: str, prefix: str, depth: int
             found = sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
         look.unreadable.append(name)
-        look.problems.append(DagError(name or ".", 0, f"cannot be read: {error.strerror or type(error).__name__}"))
+        problem = f"cannot be read: {error.strerror or type(error).__name__}"
+        look.problems.append(DagError(name or ".", 0, problem if name else _folder_problem(folder, error)))
         return
     for entry in found:
         if look.full:

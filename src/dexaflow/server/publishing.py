@@ -65,13 +65,14 @@ class Publisher:
                 good.append(spec)
         loaded = registering.DagFile(result.tenant_id, result.file, result.version, good)
 
-        def register(tx: Tx) -> tuple[DagError, ...]:
+        def register(tx: Tx) -> tuple[tuple[DagError, ...], tuple[str, ...]]:
             return registering.register_file(tx, loaded, errors, planner(tx))
 
-        found = await self._write(register)
+        found, registered = await self._write(register)
         reached(Step.VERSION_PUBLISHED)
         self._log(result.tenant_id, found)
-        log.info("dag_file_loaded", tenant_id=result.tenant_id, file=result.file, dags=[d.dag_id for d in good])
+        if registered or not found:  # else `dag_error` has said all there is to say
+            log.info("dag_file_loaded", tenant_id=result.tenant_id, file=result.file, dags=list(registered))
         self._wake_scheduler()
 
     async def _write(self, verb: Callable[[Tx], T]) -> T:

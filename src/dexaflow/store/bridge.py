@@ -20,6 +20,7 @@ from sqlalchemy.exc import DBAPIError
 from dexaflow.base.clock import Clock
 from dexaflow.base.errors import StoreError, TermLost
 from dexaflow.model.states import State
+from dexaflow.store.engine import cause_and_fix
 from dexaflow.store.transaction import Tx, require_term
 
 __all__ = ["Store", "StoreThread", "UpClock", "run_alone"]
@@ -93,8 +94,7 @@ def _run(
 
 
 def _line(error: Exception) -> str:
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    return f"the database refused a write: {cause}; check that the data folder is writable and not full"
+    return f"the database refused a write: {cause_and_fix(error)}"
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from sqlalchemy.pool import QueuePool, StaticPool
 
 from dexaflow.base.errors import StoreError
 
-__all__ = ["open_reader", "open_writer", "store_errors"]
+__all__ = ["cause_and_fix", "open_reader", "open_writer", "store_errors"]
 
 BUSY_TIMEOUT_MS = 5_000
 _WRITER_PRAGMAS = (
@@ -35,8 +35,22 @@ def store_errors(what: str) -> Any:
     try:
         yield
     except (DBAPIError, sqlite3.Error, OSError) as error:
-        cause = error.orig if isinstance(error, DBAPIError) else error
-        raise StoreError(f"{what}: {cause}; check that the data folder is writable and not full") from error
+        raise StoreError(f"{what}: {cause_and_fix(error)}") from error
+
+
+def cause_and_fix(error: Exception) -> str:
+    """Return what the database says in one line, and what to do about it."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    code = getattr(cause, "sqlite_errorcode", None)
+    match None if code is None else code & 0xFF:  # the rest of it says more than anybody can use
+        case sqlite3.SQLITE_NOTADB:
+            return "the file is no database; put a backup in its place, or move it away to begin with an empty one"
+        case sqlite3.SQLITE_CORRUPT:
+            return f"the database is damaged ({cause}); put a backup in its place, or move it away to begin anew"
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return f"{cause}; another program has it open: end that, then try again"
+        case _:
+            return f"{cause}; check that the data folder is writable and not full"
 
 
 def open_writer(path: Path) -> Engine:

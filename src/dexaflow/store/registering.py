@@ -53,8 +53,12 @@ def keep_errors(tx: Tx, tenant_id: str, file: str, errors: Sequence[DagError]) -
     )
 
 
-def register_file(tx: Tx, loaded: DagFile, errors: Sequence[DagError], next_run: NextRun) -> tuple[DagError, ...]:
-    """Make a file's DAGs the latest versions; what it no longer holds becomes inactive. Returns all its errors.
+def register_file(
+    tx: Tx, loaded: DagFile, errors: Sequence[DagError], next_run: NextRun
+) -> tuple[tuple[DagError, ...], tuple[str, ...]]:
+    """Make a file's DAGs the latest versions; what it no longer holds becomes inactive.
+
+    Returns all its errors, and the ids of the DAGs that are registered.
 
     A DAG whose name another tenant or file has is an error here and changes nothing there. A DAG named in `errors`
     (by being absent from `loaded.dags` while its file failed) keeps its last good version when the file as a whole
@@ -78,7 +82,7 @@ def register_file(tx: Tx, loaded: DagFile, errors: Sequence[DagError], next_run:
                 _deactivate(tx, row.dag_id)
     keep_errors(tx, loaded.tenant_id, loaded.file, found)
     reached(Step.VERSION_WRITTEN)
-    return tuple(found)
+    return tuple(found), tuple(sorted(names))
 
 
 def remove_file(tx: Tx, tenant_id: str, file: str) -> None:
