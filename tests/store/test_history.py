@@ -110,6 +110,8 @@ READS: dict[str, Callable[[Reader], Any]] = {
     "its reviews": lambda r: r.reviews_of("old-500"),
     "what is held": lambda r: r.attempts(AttemptFilter(states=["held"]), limit=50),
     "pools": lambda r: r.pools(limit=50),
+    "all runs, as Airflow's client does": lambda r: r.runs(RunFilter(), limit=50),
+    "all tasks": lambda r: r.attempts(AttemptFilter(), limit=50),
 }
 
 
@@ -174,3 +176,19 @@ def test_retention_removes_the_same_piece_of_any_history(little: World, much: Wo
 
         found.append(work(world.engine, piece))
     assert found[1] <= 2 * found[0] + 2, found
+
+
+def test_a_list_says_how_many_there_are_whatever_comes_and_goes(tmp_path: Path) -> None:
+    """The number is kept, not counted, so it must follow what is made and what is removed."""
+    world = with_history(tmp_path, 60)
+    reader = Reader(world.engine)
+    totals: list[tuple[int, int]] = []
+    for change in (
+        lambda: None,
+        lambda: world.trigger("one more"),
+        lambda: world.do(lambda tx: people.remove_runs(tx, ["old-1", "old-2"], iso(world.wall))),
+    ):
+        change()
+        totals.append((reader.runs(RunFilter(), limit=5).total, reader.attempts(AttemptFilter(), limit=5).total))
+    world.engine.dispose()
+    assert totals == [(60, 60), (61, 61), (59, 59)]

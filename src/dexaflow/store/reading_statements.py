@@ -12,6 +12,7 @@ from sqlalchemy import (
     FromClause,
     Row,
     Select,
+    Table,
     and_,
     exists,
     func,
@@ -25,7 +26,7 @@ from dexaflow.model.dags import DagSpec
 from dexaflow.store.reading_filters import contains, starts_with
 from dexaflow.store.reading_rows import AttemptRow, DagRow, PoolRow, RunRow, WatchedTask
 from dexaflow.store.reading_waits import WAITS, run_waits_because, task_waits_because
-from dexaflow.store.schema import dag_errors, dag_versions, dags, runs, task_instances
+from dexaflow.store.schema import dag_errors, dag_versions, dags, runs, task_instances, totals
 
 __all__ = [
     "HELD",
@@ -82,7 +83,11 @@ def run_page(
     found = conn.execute(statement.order_by(*order).limit(limit).offset(offset)).all()
     if offset == 0 and len(found) < limit:
         return found, len(found)
-    total = conn.execute(select(func.count()).select_from(count_from).where(*where)).scalar_one()
+    total = None
+    if not where and isinstance(count_from, Table):
+        total = conn.execute(select(totals.c.count).where(totals.c.name == count_from.name)).scalar_one_or_none()
+    if total is None:
+        total = conn.execute(select(func.count()).select_from(count_from).where(*where)).scalar_one()
     return found, int(total)
 
 
