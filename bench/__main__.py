@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import crowd, gate, held, history, lite, record, stalls, transport
+from bench import airflow, crowd, gate, held, history, lite, record, stalls, transport
 from bench.scale import FULL, TINY, Scale
 from bench.table import Line, table
 
@@ -26,6 +26,7 @@ MEASUREMENTS: dict[str, Callable[[Scale], list[Line]]] = {
     "held": held.many,
     "history": history.against_an_empty_database,
     "lite": lite.end_to_end,
+    "airflow": airflow.against_lite,
     "downstream": lite.downstream,
     "idle": lite.idle,
 }

@@ -17,7 +17,7 @@ from bench.scale import Scale
 from bench.table import Line, line
 from dexaflow.config.schema import default_parallelism
 
-__all__ = ["downstream", "end_to_end", "idle", "resident", "two_cores", "used"]
+__all__ = ["CORES", "attempts_a_second", "downstream", "end_to_end", "idle", "resident", "two_cores", "used"]
 
 CORES = 2
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -127,6 +127,11 @@ def _once(attempts: int) -> Mapping[str, float]:
         after = _cpu(server, policy)
     wall = _seconds(run["ended_at"], run["started_at"])
     return {"rate": attempts / wall} | {name: (after[name] - before[name]) / attempts * 1000 for name in after}
+
+
+def attempts_a_second(attempts: int) -> float:
+    """Run so many tiny bash tasks through a fresh server."""
+    return _once(attempts)["rate"]
 
 
 def end_to_end(scale: Scale) -> list[Line]:
