@@ -40,13 +40,20 @@ class Outcome:
 
 
 def soak(
-    names: Sequence[str], seconds: float, findings: Path, *, jobs: int = 1, keep: Path | None = None
+    names: Sequence[str],
+    seconds: float,
+    findings: Path,
+    *,
+    jobs: int = 1,
+    keep: Path | None = None,
+    runs: int | None = None,
 ) -> Iterator[Outcome]:
     """Run each target for `seconds`, `jobs` of them at a time, and yield what came of each as it ends.
 
     Args:
         findings: Where inputs that broke a promise are saved.
         keep: Where all inputs that reached new code are left, a folder for each target; None: nowhere.
+        runs: At most so many executions, and the same ones each time; None: as many as there is time for.
     """
     findings.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="dexaflow-soak-") as temporary:
@@ -54,13 +61,19 @@ def soak(
         reader = build(folder)
         environ = {**os.environ, **({GO_READER: str(reader)} if reader else {})}
         with ThreadPoolExecutor(jobs) as pool:
-            work = [pool.submit(_one, name, seconds, folder, findings, keep, environ) for name in names]
+            work = [pool.submit(_one, name, seconds, folder, findings, keep, environ, runs) for name in names]
             for done in as_completed(work):
                 yield done.result()
 
 
 def _one(
-    name: str, seconds: float, folder: Path, findings: Path, keep: Path | None, environ: dict[str, str]
+    name: str,
+    seconds: float,
+    folder: Path,
+    findings: Path,
+    keep: Path | None,
+    environ: dict[str, str],
+    runs: int | None,
 ) -> Outcome:
     place = folder / name
     inputs = (keep or place) / name
@@ -78,7 +91,7 @@ def _one(
             sys.executable, "-m", "tests.fuzz.one", name, f"-max_total_time={max(1, round(seconds))}",
             f"-max_len={max(TARGETS[target].max_bytes for target in _targets(name))}", f"-dict={words}",
             f"-timeout={_HANG_SECONDS}", f"-rss_limit_mb={_MEMORY_MIB}", f"-artifact_prefix={prefix}",
-            "-print_final_stats=1", str(inputs), str(given),
+            "-print_final_stats=1", *([] if runs is None else [f"-runs={runs}", "-seed=1"]), str(inputs), str(given),
         ],
         capture_output=True, text=True, errors="replace", env=environ, check=False,
     )  # fmt: skip
