@@ -5,7 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test check simulate bench soak format requirements clean
+.PHONY: help setup demo test check simulate bench soak crashes format requirements clean
 
 help: ## what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1	/'
@@ -39,6 +39,9 @@ bench: $(READY) ## what it costs, as ratios taken in one run; CHECK=1 fails wher
 
 soak: $(READY) ## hostile input to all that reads text from outside, long races and loads; MINUTES=n of each, 60 by default
 	@$(BIN)/python -m tests.soak $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+
+crashes: $(READY) ## kill -9, SIGSTOP and SIGTERM at every step of the line; `make test` draws some of them
+	@EVERY_STEP=1 $(BIN)/python -m pytest tests/system/test_every_step.py $(ARGS)
 
 format: $(READY) ## write the code as `make check` wants it
 	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --quiet --fix .

@@ -225,7 +225,7 @@ class ControlPlane(Alive):
                 group.create_task(scheduler.run())
                 group.create_task(self.dispatcher.run())
                 group.create_task(watch.run())
-                group.create_task(keep_time(store))
+                group.create_task(keep_time(store, lambda: None))
         finally:
             engine.dispose()
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import resource
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,27 @@ def test_a_launch_is_claimed_by_one_agent(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "agents") == ["launch-1.json"]
     assert (tmp_path / "agents/launch-1.json").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "agents").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_state_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    """A full disk: the launch is not claimed, or its state file stays as it was."""
+    folder = Folder(tmp_path / "agents")
+    folder.make()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(OSError):
+            folder.claim(STATE)
+        assert os.listdir(tmp_path / "agents") == []
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        folder.claim(STATE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+        with pytest.raises(OSError):
+            folder.update(replace(STATE, user_pid=4711))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert folder.read("launch-1") == STATE
+    assert os.listdir(tmp_path / "agents") == ["launch-1.json"]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"launch_id": "launch-1"}', b'{"x": 1}', b"\xff"])

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dexaflow.base.errors import StoreError
 from dexaflow.model.states import State
 from dexaflow.reports.watch import Watch
 from dexaflow.scheduling.retries import seconds_to_retry
@@ -152,6 +153,28 @@ def test_an_agent_that_dies_fails_its_try_and_the_next_try_is_another(tmp_path: 
             w.executor.dies(launch_id)
             await w.seconds(10)
             assert (w.state(), w.row().try_number) == (State.SUCCESS, 2)
+
+    run_virtually(test)
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_a_death_that_cannot_be_written_is_written_as_soon_as_the_database_can(tmp_path: Path, started: bool) -> None:
+    """Not only once its launch is given up, or its silence is noticed."""
+
+    async def test() -> None:
+        async with world(tmp_path) as w:
+            w.executor.takes = 10_000.0
+            w.executor.starts_after = 0.1 if started else 10_000.0
+            w.register(a_task(retries=1, retry_delay=600.0))
+            w.trigger()
+            await w.seconds(2)
+            w.store_fails = lambda: StoreError("the database refused a write: database or disk is full")
+            w.executor.dies(w.executor.launches[0].launch_id)
+            await w.seconds(5)
+            assert w.state() is (State.RUNNING if started else State.LAUNCHING)
+            w.store_fails = lambda: None
+            await w.seconds(2)
+            assert (w.state(), w.row().reason) == (State.UP_FOR_RETRY, "its agent was killed by SIGKILL")
 
     run_virtually(test)
 

@@ -130,7 +130,7 @@ class Walk:
         data = self.server.data
         left = [f"file {p.name}" for p in data.iterdir() if p.name not in KEPT]
         left += [f"agent's file {p.name}" for p in (data / "agents").iterdir() if p.name != "errors.log"]
-        left += [f"version {p.name}" for p in (data / "versions").iterdir() if not re.fullmatch("[0-9a-f]{64}", p.name)]
+        left += [f"version {p.name}" for p in data.glob("versions/*") if not re.fullmatch("[0-9a-f]{64}", p.name)]
         left += [f"temporary file {p.name}" for p in (self.root / "tmp").iterdir()]
         left += self._processes()
         left += [

@@ -75,11 +75,16 @@ class Lite:
         assert self.process is not None
         assert self.process.poll() is None, f"the server ended: {self.log()[-2000:]}"
         try:
-            announced = json.loads((self.data / "server.json").read_text())
-            if announced["pid"] != self.process.pid:
-                return False
-            return self.request("GET", "/health/ready")[0] == 200
+            return self.announced() and self.request("GET", "/health/ready")[0] == 200
         except (OSError, ValueError, http.client.HTTPException):
+            return False
+
+    def announced(self) -> bool:
+        """Whether this server, and no other, is the one that agents and people find."""
+        assert self.process is not None
+        try:
+            return bool(json.loads((self.data / "server.json").read_text())["pid"] == self.process.pid)
+        except FileNotFoundError:
             return False
 
     def log(self) -> str:
@@ -113,11 +118,13 @@ class Lite:
     def url(self) -> str:
         return str(json.loads((self.data / "server.json").read_text())["url"])
 
-    def request(self, method: str, path: str, body: Any = None, *, token: str | None = None) -> tuple[int, Any]:
+    def request(
+        self, method: str, path: str, body: Any = None, *, token: str | None = None, seconds: float = 30
+    ) -> tuple[int, Any]:
         """Return status and decoded body of one request to the API."""
         address = urlsplit(self.url)
         assert address.hostname is not None
-        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
+        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=seconds)
         try:
             headers = {"Authorization": f"Bearer {self.token if token is None else token}"}
             data = None

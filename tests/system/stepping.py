@@ -1,16 +1,19 @@
 """A real server, with its spawner and agents, in which a signal falls at a step of the line (`dexaflow.base.steps`).
 
 ``python -m tests.system.stepping FOLDER lite ...`` is `dexaflow lite ...`. Whoever comes to the step that FOLDER/plan
-names sends itself the signal named there, once: ``NAME SIGNAL NTH``.
+names sends itself the signal named there, once: ``NAME SIGNAL NTH``. Its wall clock is off by the seconds in
+FOLDER/clock.
 """
 
 import os
 import signal
 import sys
 import threading
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from dexaflow.base import steps
+from dexaflow.base.clock import SystemClock
 from dexaflow.base.steps import Step
 
 __all__ = ["Plan", "run_agents"]
@@ -86,12 +89,24 @@ def _program(folder: Path, entry: str) -> str:
     return str(program)
 
 
+class _SteppedClock(SystemClock):
+    folder = Path()
+
+    def now(self) -> datetime:
+        try:
+            return super().now() + timedelta(seconds=float((self.folder / "clock").read_text()))
+        except FileNotFoundError:
+            return super().now()
+
+
 def _main() -> None:
     from dexaflow.cli.main import main
     from dexaflow.executors import spawning
+    from dexaflow.server import lite
 
-    folder = Path(sys.argv.pop(1))
+    folder = _SteppedClock.folder = Path(sys.argv.pop(1))
     steps.watch(Plan(folder).reached)
+    setattr(lite, "SystemClock", _SteppedClock)  # noqa: B010 - where the clock is passed in; else mypy must be told
     spawning._ENTRY = _program(folder, spawning._ENTRY)
     main()
 

@@ -53,6 +53,7 @@ anything else        not heard, like a lost connection: tried again, for ever, w
                      the folder of the server file is gone too, this is as a 410
 ===================  ==================================================================================================
 
-How an agent ends: exit status 0 when its report was heard, 3 when it was turned away, else it died. Its state file
+How an agent ends: exit status 0 when its report was heard, 3 when it was turned away, 4 when it could not write its
+state file and so began nothing, else it died. Its state file
 (`folder.py`) is there from before its first request until it was heard or turned away.
 """

@@ -91,7 +91,12 @@ class Folder:
         path = self._name(state.launch_id, f"{state.pid}.new")
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            os.write(fd, json.dumps(asdict(state)).encode())
+            rest = memoryview(json.dumps(asdict(state)).encode())
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+        except OSError:
+            os.unlink(path)
+            raise
         finally:
             os.close(fd)
         return path

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import signal
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -23,10 +24,11 @@ from dexaflow.agent.work import Work, command
 from dexaflow.base.errors import DexaflowError
 from dexaflow.base.steps import Step, reached
 
-__all__ = ["HEARD", "TURNED_AWAY", "run"]
+__all__ = ["HEARD", "NO_FILES", "TURNED_AWAY", "run"]
 
 HEARD = 0
 TURNED_AWAY = 3
+NO_FILES = 4
 _MAX_TOKEN_BYTES = 8192
 _MAX_TAIL_BYTES = 65_536
 
@@ -49,8 +51,8 @@ class _Started:
 def run(order: Order, token_fd: int) -> int:
     """Run one launch in this process, which is its own session's leader and has one thread. Returns the exit status.
 
-    It comes back when the attempt's end was heard (`HEARD`), or when the launch turned out not to count
-    (`TURNED_AWAY`); in both cases nothing of it is left behind.
+    It comes back when the attempt's end was heard (`HEARD`), when the launch turned out not to count
+    (`TURNED_AWAY`), or when it could not be claimed (`NO_FILES`); in all cases nothing of it is left behind.
     """
     name_process("dexaflow-agent")
     forbid_inspection()
@@ -64,6 +66,9 @@ def run(order: Order, token_fd: int) -> int:
         folder.claim(state)
     except AlreadyClaimed:
         return TURNED_AWAY
+    except OSError as problem:
+        print(f"dexaflow-agent: {order.folder}: {problem.strerror}", file=sys.stderr)
+        return NO_FILES
     reached(Step.STATE_CLAIMED)
     link = Link(address_in_file(order.server_file) if order.server_file else lambda: order.url, token)
     try:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from dexaflow.agent.folder import AgentState, Folder
-from dexaflow.agent.main import HEARD, TURNED_AWAY
+from dexaflow.agent.main import HEARD, NO_FILES, TURNED_AWAY
 from dexaflow.agent.order import Order
 from dexaflow.agent.processes import birth, send_signal
 from dexaflow.agent.spool import MAX_LOG_BYTES
@@ -225,6 +225,8 @@ class ProcessExecutor:
 def _how(status: int | None) -> str:
     if status is None:
         return "its agent died"
+    if status == NO_FILES:
+        return "its agent could not write its files; check that the data folder is writable and not full"
     if status >= 0:
         return f"its agent failed with exit status {status}"
     try:

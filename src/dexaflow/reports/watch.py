@@ -48,6 +48,7 @@ class Watch:
         self._heard: dict[str, float] = {}  # launch id -> monotonic seconds
         self._launching: dict[str, float] = {}
         self._busy: set[str] = set()
+        self._undone: dict[str, Callable[[], Coroutine[None, None, None]]] = {}  # what failed on our side
         self._group: asyncio.TaskGroup | None = None
         self._early: list[tuple[str, Callable[[], Coroutine[None, None, None]]]] = []
 
@@ -107,8 +108,10 @@ class Watch:
                 self._group = None
 
     async def sweep(self) -> None:
-        """Look once at everything launched."""
+        """Look once at everything launched, and do again what failed."""
         now = self._clock.monotonic()
+        for launch_id, work in list(self._undone.items()):
+            self._start(launch_id, work)
         launching = dict(await self._store.do(reporting.old_launches))
         current = set(launching.values())
         self._launching = {launch: self._launching.get(launch, now) for launch in current}
@@ -134,11 +137,13 @@ class Watch:
         self._group.create_task(self._do(launch_id, work))
 
     async def _do(self, launch_id: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        self._undone.pop(launch_id, None)
         try:
             await work()
         except TermLost:
             raise
         except Exception as error:  # noqa: BLE001 - the next sweep tries again
+            self._undone.setdefault(launch_id, work)
             log.error("ending_failed", launch_id=launch_id, cause=f"{type(error).__name__}: {error}")
         finally:
             self._busy.discard(launch_id)

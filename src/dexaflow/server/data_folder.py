@@ -1,11 +1,12 @@
 """Lite's data folder: 0700, its files 0600, used by one server at a time (R10.1, R10.4)."""
 
+import errno
 import fcntl
 import json
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dexaflow.base.errors import DexaflowError
@@ -59,7 +60,7 @@ class DataFolder:
             yield
         except OSError as error:
             where = error.filename or self.root
-            raise DataFolderError(f"{where}: {error.strerror}; check that the data folder is writable") from error
+            raise DataFolderError(f"{where}: {error.strerror}; {what_to_do(error)}") from error
 
     @contextmanager
     def opened(self) -> Iterator[None]:
@@ -87,11 +88,11 @@ class DataFolder:
                 raise DataFolderError(
                     f"data folder {self.root} is in use{who}; stop that server or choose another with --data"
                 ) from error
-            os.ftruncate(lock, 0)
-            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
             reached(Step.LOCK_TAKEN)
             with self.errors():
                 self._remove_drafts()
+                os.ftruncate(lock, 0)
+                os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
             yield
         finally:
             os.close(lock)
@@ -101,6 +102,12 @@ class DataFolder:
         for file in (self.signing_key, self.token_file, self.server_file):
             for draft in self.root.glob(f".{file.name}.*"):
                 draft.unlink(missing_ok=True)
+
+    def _announced(self) -> str:
+        try:
+            return self.server_file.read_text()
+        except (OSError, ValueError):
+            return ""
 
     def api_token(self) -> str:
         """Return the token of the API, made at the first start; it survives restarts. Raises `DataFolderError`."""
@@ -117,13 +124,32 @@ class DataFolder:
         return found
 
     def announce(self, url: str) -> None:
-        """Say where the server listens, for agents and the command line."""
-        write_private(self.server_file, json.dumps({"url": url, "pid": os.getpid()}) + "\n")
+        """Say where the server listens, for agents and the command line. Raises `DataFolderError`."""
+        if self._announced() != _ours(url):
+            write_private(self.server_file, _ours(url))
 
     def withdraw(self) -> None:
-        """The server listens no longer."""
-        self.server_file.unlink(missing_ok=True)
+        """The server listens no longer. What another one has announced since stays: agents must find that one."""
+        try:
+            ours = json.loads(self._announced())["pid"] == os.getpid()
+        except (ValueError, LookupError, TypeError):
+            ours = False
+        if ours:
+            self.server_file.unlink(missing_ok=True)
         reached(Step.WITHDRAWN)
+
+
+def what_to_do(error: OSError) -> str:
+    """Return what helps against an error of a file in the data folder."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return "make room on that disk"
+    if error.errno == errno.EROFS:
+        return "mount it writable, or choose another folder with --data"
+    return "check that the data folder is writable"
+
+
+def _ours(url: str) -> str:
+    return json.dumps({"url": url, "pid": os.getpid()}) + "\n"
 
 
 def write_private(path: Path, content: str) -> None:
@@ -138,9 +164,9 @@ def write_private(path: Path, content: str) -> None:
         reached(Step.FILE_DRAFTED)
         os.replace(beside, path)
     except OSError as error:
-        raise DataFolderError(
-            f"{path}: {error.strerror}; check that the data folder is writable and not full"
-        ) from error
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise DataFolderError(f"{path}: {error.strerror}; {what_to_do(error)}") from error
 
 
 def read_url(root: Path) -> str | None:

@@ -7,28 +7,39 @@ from dexaflow.scheduling.loop import Scheduler
 
 __all__ = ["READY_AFTER_SECONDS", "HealthOf"]
 
-READY_AFTER_SECONDS = 15.0  # a scheduler that has not made a pass for so long is not ready; it makes one every 5
+READY_AFTER_SECONDS = 15.0  # without a pass, which is made every 5, or a write, which is made every second
 
 
 class HealthOf:
-    """Reads how the scheduler and the DAG folders are; a pass is a write, so it speaks for the database too."""
+    """Reads how the scheduler, the database and the DAG folders are.
+
+    A pass of the scheduler does not speak for the database: one in which nothing is due writes nothing.
+    """
 
     def __init__(self, scheduler: Scheduler, clock: Clock, folders: DagFolders) -> None:
         self._scheduler = scheduler
         self._clock = clock
         self._folders = folders
+        self._written_at = clock.monotonic()  # the lead was written a moment ago
+
+    def written(self) -> None:
+        """The database has taken a write."""
+        self._written_at = self._clock.monotonic()
 
     def read(self) -> Health:
         """Return how this process is."""
         passed = self._scheduler.passed_at
         scheduling = passed is not None and self._clock.monotonic() - passed[0] < READY_AFTER_SECONDS
+        writing = self._clock.monotonic() - self._written_at < READY_AFTER_SECONDS
         loaded = self._folders.ready.is_set()
         why = ""
-        if not scheduling:
+        if not writing:
+            why = "the database takes no writes; the server's log says why"
+        elif not scheduling:
             why = "the scheduler makes no passes; the server's log says why"
         elif not loaded:
             why = "DAG files are being loaded"
         return Health(
-            live=True, ready=scheduling and loaded, database=scheduling, scheduler=scheduling,
+            live=True, ready=writing and scheduling and loaded, database=writing, scheduler=scheduling,
             scheduler_heartbeat=None if passed is None else passed[1], loader=loaded, why=why,
         )  # fmt: skip

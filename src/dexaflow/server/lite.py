@@ -234,13 +234,18 @@ async def _run(
         await take_up(executor, watch, found)
     known = await store.do(registering.active_files)
     url = url_of(listener)
+
+    def kept() -> None:
+        folder.announce(url)  # agents find the server by this file, and it may have got lost
+        health.written()
+
     try:
         async with asyncio.TaskGroup() as group:
             loops = [
                 group.create_task(scheduler.run(), name="scheduler"),
                 group.create_task(dispatcher.run(), name="dispatcher"),
                 group.create_task(watch.run(), name="watch"),
-                group.create_task(keep_time(store), name="time"),
+                group.create_task(keep_time(store, kept), name="time"),
                 group.create_task(folders.run(publisher.publish, known=known), name="dag folders"),
                 group.create_task(
                     remove_what_is_old(store, logs, folder.versions, config.history.retention, clock), name="retention"

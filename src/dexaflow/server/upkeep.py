@@ -1,6 +1,7 @@
 """What a server does beside the line: takes up what an earlier one left, counts its time, removes what is old."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -45,12 +46,16 @@ async def take_up(executor: Executor, watch: Watch, found: leading.Found) -> Non
     log.info("server_recovered", requeued=found.requeued, lost=len(lost), adopted=len(alive & current))
 
 
-async def keep_time(store: Store) -> None:
-    """Keep how long control planes have been up, and notice at the latest by then that another one leads."""
+async def keep_time(store: Store, kept: Callable[[], None]) -> None:
+    """Keep how long control planes have been up, and notice at the latest by then that another one leads.
+
+    `kept` is called after each write: this control plane still leads, and its database takes writes.
+    """
     while True:
         await asyncio.sleep(TICK_SECONDS)
         try:
             await store.do(leading.tick)
+            kept()
         except TermLost:
             raise
         except DexaflowError as error:

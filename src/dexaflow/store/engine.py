@@ -14,7 +14,7 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool, StaticPool
 
-from dexaflow.base.errors import StoreError
+from dexaflow.base.errors import StoreError, TermLost
 
 __all__ = ["cause_and_fix", "open_reader", "open_writer", "store_errors"]
 
@@ -31,9 +31,13 @@ _WRITER_PRAGMAS = (
 
 @contextlib.contextmanager
 def store_errors(what: str) -> Any:
-    """Turn the database's own errors into one line for a person. Raises `StoreError`."""
+    """Turn the database's own errors, and ours about it, into one line that begins with `what`. Raises `StoreError`."""
     try:
         yield
+    except TermLost:
+        raise
+    except StoreError as error:
+        raise StoreError(f"{what}: {error}") from error
     except (DBAPIError, sqlite3.Error, OSError) as error:
         raise StoreError(f"{what}: {cause_and_fix(error)}") from error
 
@@ -49,6 +53,10 @@ def cause_and_fix(error: Exception) -> str:
             return f"the database is damaged ({cause}); put a backup in its place, or move it away to begin anew"
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return f"{cause}; another program has it open: end that, then try again"
+        case sqlite3.SQLITE_FULL:
+            return f"{cause}; make room on that disk"
+        case sqlite3.SQLITE_READONLY:
+            return f"{cause}; make the data folder and the files in it writable"
         case _:
             return f"{cause}; check that the data folder is writable and not full"
 

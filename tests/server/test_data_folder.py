@@ -1,0 +1,43 @@
+"""Lite's data folder: what a server says in it, and what a killed one left there (R10.1, R10.4)."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from dexaflow.server.data_folder import DataFolder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> DataFolder:
+    return DataFolder(tmp_path)
+
+
+def test_a_server_withdraws_its_own_address_and_no_others(folder: DataFolder) -> None:
+    """One that another has taken over from must not leave that one's agents without an address."""
+    folder.announce("http://127.0.0.1:1")
+    folder.withdraw()
+    assert not folder.server_file.exists()
+    other = json.dumps({"url": "http://127.0.0.1:2", "pid": os.getpid() + 1})
+    folder.server_file.write_text(other)
+    folder.withdraw()
+    assert folder.server_file.read_text() == other
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"url": "http://127.0.0.1:1", "pid": 1}'])
+def test_an_address_that_was_lost_or_damaged_is_announced_again(folder: DataFolder, content: str) -> None:
+    folder.server_file.write_text(content)
+    folder.announce("http://127.0.0.1:1")
+    assert json.loads(folder.server_file.read_text()) == {"url": "http://127.0.0.1:1", "pid": os.getpid()}
+    written = folder.server_file.stat()
+    folder.announce("http://127.0.0.1:1")
+    assert folder.server_file.stat() == written  # said already: nothing is written each second
+
+
+def test_what_a_server_was_killed_in_writing_is_removed_by_the_next(folder: DataFolder) -> None:
+    for name in (".token.4711", ".server.json.4711", ".signing.key.0123456789abcdef"):
+        (folder.root / name).write_text("half")
+    (folder.root / ".mine").write_text("of somebody else")
+    with folder.opened():
+        assert sorted(path.name for path in folder.root.iterdir()) == [".mine", "lock"]
