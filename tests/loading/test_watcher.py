@@ -79,6 +79,15 @@ async def test_links_to_files_inside_are_followed_and_others_are_told(root: Path
     assert again.problems == {}
 
 
+async def test_a_file_in_place_of_the_folder_is_told_with_what_to_do(root: Path) -> None:
+    """The server runs all the same, and reads the folder once it is there."""
+    (root / "etl.py").write_text("1")
+    watcher = Watcher({"acme": root / "etl.py"})
+    (problem,) = (await watcher.look()).problems["acme"]
+    fix = "is a file; name the folder that holds it with --dags or `tenants`"
+    assert str(problem) == f".: the DAG folder {root / 'etl.py'} {fix}"
+
+
 async def test_a_folder_that_cannot_be_read_is_told_and_forgets_nothing(root: Path, tmp_path: Path) -> None:
     (root / "a.py").write_text("1")
     other = tmp_path / "other"

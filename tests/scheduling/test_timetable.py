@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dexaflow.loading.calendars import schedule_problem
@@ -244,3 +244,16 @@ def test_the_wall_clock_of_the_zone_shows_the_hour_that_was_named(zone: str, sta
     assert slot is not None
     local = slot.logical_date.astimezone(ZoneInfo(zone))
     assert (local.hour, local.minute, local.second, local.microsecond) == (12, 15, 0, 0)
+
+
+_FIELD = st.text("0123456789*/,-LMONSU#", min_size=1, max_size=6)
+
+
+@settings(max_examples=150)
+@given(st.lists(_FIELD, min_size=5, max_size=5).map(" ".join) | st.text(max_size=30))
+def test_whatever_is_written_as_schedule_comes_or_is_refused_in_a_line(schedule: str) -> None:
+    """Nothing in between: a schedule that registration takes makes runs."""
+    problem = schedule_problem(schedule, "UTC")
+    comes = Timetable(schedule, "UTC", at("2026-01-01 00:00"), True).next_run(None, NOW) is not None
+    assert comes == (problem == "")
+    assert len(problem.splitlines()) == len(problem[:1])
