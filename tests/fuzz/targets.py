@@ -404,7 +404,7 @@ def images(data: bytes) -> None:
 # -- configuration
 
 _FOLDER = Path(tempfile.mkdtemp(prefix="dexaflow-fuzz-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
-_USER_INFO = re.compile(rf"://[^\s/@'\",]*{SECRET}[^\s/@'\",]*@")
+_USER_INFO = re.compile(rf"://[^\s\0/@'\",]*{SECRET}[^\s\0/@'\",]*@")
 
 
 def configurations(data: bytes) -> None:
