@@ -290,7 +290,6 @@ def upgrade() -> None:
             postgresql_where=sa.text("state = 'queued'"),
         )
         batch_op.create_index(batch_op.f("ix_runs_queued_at_run_id"), ["queued_at", "run_id"], unique=False)
-        batch_op.create_index(batch_op.f("ix_runs_version_id"), ["version_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_runs_state_ended_at"), ["state", "ended_at"], unique=False)
         batch_op.create_index(
             "ix_runs_timeout",
