@@ -119,7 +119,7 @@ def run_select() -> Select[Any]:
     return (
         select(*columns, *_FROM_VERSION, *WAITS)
         .join_from(runs, dag_versions, dag_versions.c.id == runs.c.version_id)
-        .join(dags, dags.c.dag_id == runs.c.dag_id)
+        .outerjoin(dags, dags.c.dag_id == runs.c.dag_id)  # looked up for each row, never walked
     )
 
 
@@ -142,7 +142,7 @@ def attempt_select(table: FromClause, *, placement: bool = False) -> Select[Any]
         select(*columns, *_FROM_VERSION, *_FROM_RUN, *WAITS)
         .join_from(table, runs, runs.c.run_id == table.c.run_id)
         .join(dag_versions, dag_versions.c.id == table.c.version_id)
-        .join(dags, dags.c.dag_id == runs.c.dag_id)
+        .outerjoin(dags, dags.c.dag_id == runs.c.dag_id)  # looked up for each row, never walked
     )
 
 
@@ -158,7 +158,7 @@ def watched_select() -> Select[Any]:
     return (
         select(*columns, task_instances.c.dag_id, *WAITS)
         .join_from(task_instances, runs, runs.c.run_id == task_instances.c.run_id)
-        .join(dags, dags.c.dag_id == runs.c.dag_id)
+        .outerjoin(dags, dags.c.dag_id == runs.c.dag_id)  # looked up for each row, never walked
     )
 
 
