@@ -371,6 +371,27 @@ def test_the_loops_outlive_a_store_that_fails_now_and_then(tmp_path: Path) -> No
     run_virtually(test)
 
 
+def test_a_control_plane_that_begins_on_a_full_disk_goes_on_once_there_is_room(tmp_path: Path) -> None:
+    """No loop ends because its very first look failed; what was held before is asked again."""
+
+    async def test() -> None:
+        async with world(tmp_path, recheck=5.0) as w:
+            w.hook.always(hold("frozen"))
+            w.register(a_task())
+            w.trigger()
+            await w.seconds(2)
+            await w.crash()
+            w.store_fails = lambda: FULL
+            w.start()
+            await w.seconds(20)
+            w.store_fails = lambda: None
+            w.hook.always(admit())
+            await w.seconds(10)
+            assert w.state() is State.SUCCESS
+
+    run_virtually(test)
+
+
 def test_a_recheck_wakes_no_scheduler(tmp_path: Path) -> None:
     """R6.2: holds cost the database in proportion to `recheck`; nothing follows from being held again."""
 

@@ -145,12 +145,8 @@ class Dispatcher:
 
     async def run(self) -> None:
         """Dispatch until cancelled. Raises `TermLost` when another control plane leads."""
-        held = await self._store.do(admitting.all_held)
-        for entry in held:
+        for entry in await self._what_is_held():
             self._remember(entry.attempt_id, entry.hook, from_iso(entry.held_at))
-        self._turn = await self._store.do(admitting.last_turn)
-        for hook in set(self._held_by_hook) - self._hooks:  # nobody is asked there any more: the others are, now
-            await self._store.do(partial(_due_now, hook))
         async with asyncio.TaskGroup() as group:
             self._group = group
             for attempt in self._waiting_to_start:
@@ -160,6 +156,21 @@ class Dispatcher:
                 await self._ask_held(group)
             finally:
                 self._group = None
+
+    async def _what_is_held(self) -> list[admitting.HeldNow]:
+        """Return what an earlier control plane left held, also when the database cannot be used at first."""
+        while True:
+            try:
+                held = await self._store.do(admitting.all_held)
+                self._turn = await self._store.do(admitting.last_turn)
+                for hook in sorted({entry.hook for entry in held} - self._hooks):
+                    await self._store.do(partial(_due_now, hook))  # nobody is asked there any more: the others are, now
+                return held
+            except TermLost:
+                raise
+            except StoreError as error:
+                log.error("hold_round_failed", cause=str(error))
+                await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _ask_held(self, group: asyncio.TaskGroup) -> None:
         while not self._stop.is_set():
