@@ -40,11 +40,8 @@ class Violation:
 class Walk:
     """One attempt's way through the hooks, as seen from outside: which was asked, and which was passed by."""
 
-    number: int
-    plane: int
     questions: dict[str, Question] = field(default_factory=dict)
     bypassed: set[str] = field(default_factory=set)
-    ended: int = 0
 
 
 class Check:
@@ -82,7 +79,7 @@ class NothingUnchecked(Check):
             return
         if not drawn.hooks:
             return
-        if walk is None or walk.plane != start.plane:
+        if walk is None:
             self.fail(f"{shown_try(start.tried)} got a token, and this control plane never asked about it")
             return
         newest, last = 0.0, 0
@@ -221,8 +218,7 @@ class SlotsAreExact(Check):
     pool's."""
 
     def seen(self, before: Seen, after: Seen) -> None:
-        used, was = _used(before), _used(after)
-        used, was = was, used
+        was, used = _used(before), _used(after)
         for pool, slots in used.items():
             size = after.pools.get(pool, 0)
             if slots > size and slots > was.get(pool, 0):
@@ -255,7 +251,7 @@ class NothingElseChanged(Check):
     """What would run is what the author wrote, own defaults, and the hooks' changes, and nothing else."""
 
     def asked(self, question: Question) -> None:
-        walk = self.all.walks[question.tried]
+        walk = self.all.walks[question.plane, question.tried]
         expected = self.all.expected(question.tried, walk, before=question.hook)
         if question.request.execution != expected:
             self.fail(f"{question.hook} is asked about {question.request.execution} and not {expected}")
@@ -263,7 +259,7 @@ class NothingElseChanged(Check):
     def started(self, start: Start, launch: Launch) -> None:
         every = self.all
         task, policy = every.task(start.tried), every.drawn.policy
-        expected = every.expected(start.tried, every.walks.get(start.tried), before=None)
+        expected = every.expected(start.tried, every.walks.get((start.plane, start.tried)), before=None)
         what = shown_try(start.tried)
         if launch.admitted.execution != expected:
             self.fail(f"{what} would run with {launch.admitted.execution} and not {expected}")
@@ -307,6 +303,9 @@ class BreakerKeepsQuiet(Check):
     def __init__(self, all_: "Checks") -> None:
         super().__init__(all_)
         self._fuses: dict[tuple[int, str], _Fuse] = defaultdict(_Fuse)
+
+    def is_open(self, plane: int, hook: str) -> bool:
+        return self._fuses[plane, hook].opened_at is not None
 
     def asked(self, question: Question) -> None:
         fuse = self._fuses[question.plane, question.hook]
@@ -407,6 +406,8 @@ class HeldIsAskedAgain(Check):
         last = earlier[-1] if earlier else None
         if last is None or not isinstance(last.answer, Hold) or last.plane != question.plane:
             return
+        if every.fuses.is_open(question.plane, last.hook):
+            return  # somebody has to probe
         waited = question.at - last.answered_at
         if waited < every.drawn.recheck - EPSILON and last.answered_at > every.asked_now_at:
             self.fail(f"{shown_try(question.tried)} is asked again {waited:.1f} s after {last.hook} held it")
@@ -484,7 +485,7 @@ class Checks:
         self.violations: list[Violation] = []
         self.now = Seen({}, {})
         self.launched_at: dict[str, float] = {}
-        self.walks: dict[Try, Walk] = {}
+        self.walks: dict[tuple[int, Try], Walk] = {}  # the latest of each plane and try
         self.asked_now_at = 0.0
         self.store_works = True
         self._tasks = {(dag.dag_id, t.task_id): t for _, dag in drawn.dags for t in dag.tasks}
@@ -501,14 +502,17 @@ class Checks:
             BreakerKeepsQuiet, BrokenWaitingEnds, HeldIsAskedAgain, ReviewsAreWhole,
         )]  # fmt: skip
         self._by_itself = NothingFailsByItself(self)
+        self.fuses = next(check for check in self._all if isinstance(check, BreakerKeepsQuiet))
 
     # What is told by the edges
-
-    def plane_began(self, plane: int) -> None: ...
 
     def leads(self, plane: int) -> None:
         self.pass_time()
         self._leading = plane
+
+    def serves(self, plane: int) -> None:
+        self.pass_time()
+        self._ready.add(plane)
 
     def plane_died(self, plane: int) -> None:
         self.pass_time()
@@ -529,23 +533,23 @@ class Checks:
 
     def asked(self, question: Question) -> None:
         self.pass_time()
-        walk = self.walks.get(question.tried)
-        if walk is None or question.hook == self._first or walk.plane != question.plane:
-            walk = self.walks[question.tried] = Walk(question.number, question.plane)
+        key = question.plane, question.tried
+        walk = self.walks.get(key)
+        if walk is None or question.hook == self._first:
+            walk = self.walks[key] = Walk()
         walk.questions[question.hook] = question
         for check in self._all:
             check.asked(question)
 
     def answered(self, question: Question) -> None:
-        self.pass_time()
         for check in self._all:
             check.answered(question)
 
     def reviewed(self, plane: int, attempt: Attempt, hook: str, outcome: Outcome, *, put: bool) -> None:
         tried = attempt.run_id, attempt.task_id, attempt.try_number
-        walk = self.walks.get(tried)
-        if not put and (walk is None or hook == self._first or walk.plane != plane):
-            walk = self.walks[tried] = Walk(self.record.next(), plane)
+        walk = self.walks.get((plane, tried))
+        if not put and (walk is None or hook == self._first):
+            walk = self.walks[plane, tried] = Walk()
         if walk is None:
             self._by_itself.fail(f"{hook} is said to have been asked about {shown_try(tried)}")
             return
@@ -568,7 +572,7 @@ class Checks:
         self.record.minted[launch_id] = start
         self.record.say("  token for {} ({})", shown_try(tried), launch_id[-6:])
         for check in self._all:
-            check.minted(start, self.walks.get(tried))
+            check.minted(start, self.walks.get((plane, tried)))
 
     def started(self, start: Start, launch: Launch) -> None:
         for check in self._all:
@@ -583,20 +587,23 @@ class Checks:
         for check in self._all:
             check.begun(process)
 
-    def committed(self, launches: Iterable[str] = ()) -> None:
-        """A transaction was committed: look. `launches` were written in it, and may be gone again."""
+    def committed(self, on_the_way: Iterable[Seen] = (), changed: bool = True) -> None:
+        """A transaction was committed: look. `on_the_way` is what each verb in it but the last one left."""
         self.pass_time()
-        for launch_id in launches:
-            self.launched_at.setdefault(launch_id, self.record.now())
-        before, after = self.now, self.outside.seen()
-        self.now = after
+        for seen in on_the_way:
+            self._see(seen)
+        if changed:
+            self._see(self.outside.seen())
+
+    def _see(self, after: Seen) -> None:
+        before, self.now = self.now, after
         for attempt_id, row in after.rows.items():
             was = before.rows.get(attempt_id)
             if row is was:
                 continue
             self._touched[attempt_id] = self.record.now()
             self._dag_of[row.run_id] = row.dag_id
-            if row.state == "launching" and row.launch_id is not None:
+            if row.launch_id is not None:
                 self.launched_at.setdefault(row.launch_id, self.record.now())
             if was is None or was.state != row.state:
                 self.record.say("{} is {}{}", shown_try(row.tried), row.state, f": {row.reason}" if row.reason else "")
@@ -626,7 +633,7 @@ class Checks:
     @property
     def able(self) -> bool:
         """Whether it can do what it wants to: nothing hinders it."""
-        return self._leading is not None and self.store_works
+        return self._leading is not None and self._leading in self._ready and self.store_works
 
     def task(self, tried: Try) -> TaskSpec:
         return self._tasks[self._dag_of[tried[0]], tried[1]]
@@ -635,10 +642,8 @@ class Checks:
         return next((row for row in self.now.rows.values() if row.tried == tried), None)
 
     def is_asked(self, tried: Try) -> bool:
-        walk = self.walks.get(tried)
-        return walk is not None and walk.plane == self._leading and any(
-            q.answer is None for q in walk.questions.values()
-        )  # fmt: skip
+        walk = None if self._leading is None else self.walks.get((self._leading, tried))
+        return walk is not None and any(q.answer is None for q in walk.questions.values())
 
     def idle_for(self, row: Row) -> float:
         """Seconds since anything was done about a row, while something could have been."""

@@ -73,10 +73,10 @@ class Drawn:
 def draw(seed: int) -> Drawn:
     """Return the world of a seed."""
     chance = Random(f"world {seed}")
-    long = chance.random() < 0.05  # long enough for the 15 minutes of broken waiting
+    long = chance.random() < 0.03  # long enough for the 15 minutes of broken waiting
     tenants = ("acme", "globex", "initech")[: chance.choice([1, 2, 2, 3])]
     pools = {"default_pool": chance.choice([1, 2, 4, 16]), "small": chance.choice([1, 1, 2, 3])}
-    busy = chance.uniform(950.0, 1250.0) if long else chance.choice([10.0, 30.0, 60.0, 120.0])
+    busy = chance.uniform(950.0, 1250.0) if long else chance.choice([10.0, 20.0, 40.0, 80.0])
     dags = tuple(
         (tenant, _dag(chance, f"{tenant}_{number}"))
         for tenant in tenants
@@ -186,7 +186,7 @@ def _hook(chance: Random, number: int, tenants: tuple[str, ...], busy: float, *,
     for tenant in tenants:
         if chance.random() < 0.35:
             since = chance.uniform(0.0, busy / 2)
-            freezes.append((tenant, since, since + chance.choice([5.0, 30.0, 60.0])))
+            freezes.append((tenant, since, since + chance.choice([5.0, 20.0, 40.0])))
     return HookDrawn(
         name=("budget", "placement", "webhook")[number],
         weather=tuple(weather),
@@ -204,7 +204,7 @@ def _weather(chance: Random, until: float) -> Weather:
     return Weather(until, broken, kinds, crowded=chance.choice([0.0, 0.0, 0.02, 0.2]))
 
 
-OFTEN = ("trigger",) * 6 + ("cancel", "cancel", "clear", "clear", "pause", "unpause", "ask now", "resize pool")
+OFTEN = ("cancel", "cancel", "clear", "clear", "pause", "unpause", "ask now", "resize pool")
 SELDOM = (
     "crash",
     "crash",
@@ -219,11 +219,17 @@ SELDOM = (
 
 
 def _events(chance: Random, busy: float, *, long: bool) -> tuple[Event, ...]:
+    triggers = [Event(chance.uniform(0.0, busy / 10), "trigger", chance.random()) for _ in range(3)]
     count = chance.choice([4, 8, 12])
-    events = [Event(chance.uniform(0.0, busy / 10), "trigger", chance.random()) for _ in range(3)]
-    for _ in range(count):
-        what = chance.choice(OFTEN)
-        events.append(Event(chance.uniform(0.0, busy), what, chance.random()))
+    triggers += [Event(chance.uniform(0.0, busy), "trigger", chance.random()) for _ in range(count // 2)]
+
+    def moment() -> float:
+        """Half of what happens, happens while something has just begun."""
+        if chance.random() < 0.5:
+            return chance.choice(triggers).at + chance.choice([0.001, 0.01, 0.1, 0.4, 1.0])
+        return chance.uniform(0.0, busy)
+
+    events = [Event(moment(), chance.choice(OFTEN), chance.random()) for _ in range(count // 2)]
     for _ in range(chance.choice([0, 1, 2, 3] if not long else [0, 0, 1, 3])):
         what = chance.choice(SELDOM)
         seconds = {
@@ -233,5 +239,5 @@ def _events(chance: Random, busy: float, *, long: bool) -> tuple[Event, ...]:
             "full disk": chance.choice([0.5, 5.0, 20.0]),
             "stall": chance.choice([0.5, 5.0, 35.0, 65.0]),
         }.get(what, 0.0)
-        events.append(Event(chance.uniform(0.0, busy), what, chance.random(), seconds))
-    return tuple(sorted(events, key=lambda e: e.at))
+        events.append(Event(moment(), what, chance.random(), seconds))
+    return tuple(sorted((*triggers, *events), key=lambda e: e.at))

@@ -2,17 +2,31 @@
 
 import asyncio
 from random import Random
+from typing import Protocol
 
 from dexaflow.admission import Admit, Hold, Refuse, Request, admit, hold, refuse
-from dexaflow.admission.ports import Answered
+from dexaflow.admission.ports import Answered, HookCaller
 from dexaflow.base.errors import HookBroken
 from simulation.checks import Checks
 from simulation.drawing import HookDrawn
 from simulation.record import Answer, Broken, Question, Record
 
-__all__ = ["TIMEOUT", "HookCallerOf", "SimulatedHook"]
+__all__ = ["TIMEOUT", "Alive", "AskedHook", "SimulatedHook"]
 
 TIMEOUT = 0.5  # the configured one: callers keep it, so their questions never take longer
+
+
+class Alive:
+    """What a hook needs to know of who asks."""
+
+    number: int
+    dead: bool
+
+
+class AskedHook(Protocol):
+    """One hook of a world: gives each control plane its own end of it."""
+
+    def caller_of(self, plane: Alive) -> HookCaller: ...
 
 
 class SimulatedHook:
@@ -27,8 +41,14 @@ class SimulatedHook:
         self._checks = checks
         self._began = began
 
-    async def ask(self, plane: "Alive", request: Request) -> Answered:
+    def caller_of(self, plane: Alive) -> HookCaller:
+        """See `AskedHook.caller_of`."""
+        return _Caller(self, plane)
+
+    async def ask(self, plane: Alive, request: Request) -> Answered:
         """Put one question for a control plane."""
+        if plane.dead:
+            raise asyncio.CancelledError  # what is left of its code reaches nobody any more
         drawn, chance = self._drawn, self._chance
         now = self._record.now() - self._began
         weather = next((w for w in drawn.weather if now < w.until), drawn.weather[-1])
@@ -73,7 +93,7 @@ class SimulatedHook:
             )
         return chance.choice(drawn.changes) if drawn.changes else admit()
 
-    def _fail(self, plane: "Alive", question: Question, how: str, took: float) -> Answered:
+    def _fail(self, plane: Alive, question: Question, how: str, took: float) -> Answered:
         self._end(plane, question, Broken(how, ambiguous=how == "twice"))
         match how:
             case "raises":
@@ -84,9 +104,10 @@ class SimulatedHook:
                 raise HookBroken(f"{how} at https://policy.example", timed_out=how == "silent",
                                  ambiguous=how == "twice", seconds=took)  # fmt: skip
 
-    def _end(self, plane: "Alive", question: Question, answer: Answer) -> None:
+    def _end(self, plane: Alive, question: Question, answer: Answer) -> None:
         if plane.dead:
             return  # nobody hears it
+        self._checks.pass_time()
         question.answer = answer
         question.answered = self._record.next()
         question.answered_at = self._record.now()
@@ -94,14 +115,7 @@ class SimulatedHook:
         self._checks.answered(question)
 
 
-class Alive:
-    """What a hook needs to know of who asks."""
-
-    number: int
-    dead: bool
-
-
-class HookCallerOf:
+class _Caller:
     """A control plane's end of one hook."""
 
     def __init__(self, hook: SimulatedHook, plane: Alive) -> None:

@@ -29,7 +29,7 @@ class Server(Protocol):
     @property
     def reports(self) -> AgentReports: ...
 
-    async def serve(self, request: Coroutine[Any, Any, T]) -> tuple[T] | None:
+    async def serve(self, request: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T] | None:
         """Answer one request; None: the connection was lost, or it failed."""
         ...
 
@@ -55,7 +55,9 @@ class Machine:
         server: Callable[[], Server | None],
         unlucky_starts: float,
         unlucky_tasks: float,
+        quick: float = 1.0,
     ) -> None:
+        """Args: `quick` shortens what tasks take, for a world in which time is real."""
         self.chance = chance
         self.record = record
         self.checks = checks
@@ -64,6 +66,7 @@ class Machine:
         self.agents: dict[str, _Agent] = {}
         self._server = server
         self._unlucky_tasks = unlucky_tasks
+        self._quick = quick
         self._tasks: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -128,7 +131,7 @@ class Machine:
         self.record.say("  {} begins ({})", shown_try(process.tried), launch_id[-6:])
         self.checks.begun(process)
         luck = 1.0 if self.calm else chance.random()
-        takes = chance.choice([0.0, 0.1, 1.0, 4.0, 12.0])
+        takes = chance.choice([0.0, 0.1, 1.0, 4.0, 12.0]) * self._quick
         limit = work["execution_timeout"]
         timed_out = limit is not None and takes > limit
         ends = self.record.now() + (limit if timed_out else takes)
@@ -176,7 +179,7 @@ class Machine:
 
     async def _say_once(self, what: Callable[[AgentReports], Coroutine[Any, Any, T]]) -> tuple[T] | None:
         server = self._server()
-        return None if server is None else await server.serve(what(server.reports))
+        return None if server is None else await server.serve(lambda: what(server.reports))
 
 
 class SimulatedExecutor:
@@ -206,6 +209,8 @@ class SimulatedExecutor:
 
     async def start(self, launch: Launch) -> None:
         """See `Executor.start`."""
+        if self.dead:
+            raise asyncio.CancelledError  # what is left of its code reaches nothing any more
         machine = self._machine
         attempt = launch.admitted.attempt
         tried = attempt.run_id, attempt.task_id, attempt.try_number
@@ -253,6 +258,7 @@ class SimulatedExecutor:
         if self not in agent.owners:
             agent.owners.append(self)
         agent.told_to_end.set()
+        await asyncio.sleep(self._machine.chance.choice([0.0, 0.02, 0.3]))  # meanwhile it may say that it starts
         if agent.process.begun_at is None and agent.life is not None:
             agent.life.cancel()  # it has no handler for SIGTERM yet
         try:

@@ -6,14 +6,13 @@ import tempfile
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import structlog
 
-from dexaflow.base.errors import DexaflowError
 from dexaflow.scheduling.loop import planner
 from dexaflow.store import registering
 from dexaflow.store.bridge import run_alone
@@ -88,7 +87,7 @@ class _Night:
         self._loop = SteppedLoop()
         self._chance = Random(f"night {drawn.seed}")
         self._ids = Random(f"ids {drawn.seed}")
-        self._record = Record(self._loop.time)
+        self._record = Record(self._loop.time, self._loop.time())
         self._outside = Outside(database)
         self._checks = Checks(drawn, self._record, self._outside)
         self._planes: list[ControlPlane] = []
@@ -97,7 +96,7 @@ class _Night:
         clock = SimulatedClock(self._loop)
         self._clock = clock
         began = self._loop.time()
-        hooks = [
+        hooks = self._hooks = [
             SimulatedHook(h, Random(f"hook {h.name} {drawn.seed}"), self._record, self._checks, began)
             for h in drawn.hooks
         ]
@@ -249,37 +248,37 @@ class _Night:
                 self._machine.kill_some(event.number)
 
     async def _person(self, plane: ControlPlane, event: Event) -> None:
-        number, drawn = event.number, self._drawn
+        number, drawn, commands = event.number, self._drawn, plane.commands
         dag_id = drawn.dags[int(number * len(drawn.dags))][1].dag_id
-        commands = plane.commands
-        runs = sorted(self._outside.runs())
-        run_id = runs[int(number * len(runs))] if runs else ""
+        runs = self._outside.runs()
+        active = sorted(run for run, (state, _) in runs.items() if state == "running")
+        chosen_from = active if active and number * 7 % 1 < 0.8 else sorted(runs)
+        run_id = chosen_from[int(number * len(chosen_from))] if chosen_from else ""
         match event.what:
             case "trigger":
                 run = f"{dag_id}-{self._record.next()}"
-                request = commands.trigger(dag_id, run_id=run, conf={}, logical_date=None, by="alice", note="")
-                await plane.serve(_forgiven(request))
+                await plane.serve(
+                    lambda: commands.trigger(dag_id, run_id=run, conf={}, logical_date=None, by="alice", note="")
+                )
             case "cancel" if run_id:
-                await plane.serve(_forgiven(commands.cancel(run_id, by="alice")))
+                await plane.serve(lambda: commands.cancel(run_id, by="alice"))
             case "clear" if run_id:
                 tasks = sorted(r.task_id for r in self._checks.now.rows.values() if r.run_id == run_id)
                 chosen = None if number < 0.3 or not tasks else [tasks[int(number * 97) % len(tasks)]]
                 await plane.serve(
-                    _forgiven(
-                        commands.clear(
-                            run_id, task_ids=chosen, downstream=number > 0.6, only_failed=number > 0.8, by="alice"
-                        )
+                    lambda: commands.clear(
+                        run_id, task_ids=chosen, downstream=number > 0.6, only_failed=number > 0.8, by="alice"
                     )
                 )
             case "pause" | "unpause":
-                await plane.serve(_forgiven(commands.set_paused(dag_id, paused=event.what == "pause", by="a person")))
+                await plane.serve(lambda: commands.set_paused(dag_id, paused=event.what == "pause", by="alice"))
             case "ask now" if drawn.hooks:
                 self._checks.asked_now_at = self._loop.time() + 1.0
                 hook = drawn.hooks[int(number * len(drawn.hooks))].name
-                await plane.serve(_forgiven(commands.ask_now(attempt_id=None, hook=hook)))
+                await plane.serve(lambda: commands.ask_now(attempt_id=None, hook=hook))
             case "resize pool":
                 pool = sorted(drawn.pools)[int(number * len(drawn.pools))]
-                await plane.serve(_forgiven(commands.set_pool(pool, slots=int(number * 40) % 4, description=None)))
+                await plane.serve(lambda: commands.set_pool(pool, slots=int(number * 40) % 4, description=None))
 
     async def _full_disk(self, seconds: float) -> None:
         self._around.disk_is_full = True
@@ -309,16 +308,16 @@ class _Night:
         await asyncio.sleep(max(0.0, around.stalled_until - self._loop.time()))
         self._unhinder()
         self._crash_in = None
-        for hook in around.hooks:
+        for hook in self._hooks:
             hook.calm = True
         self._machine.calm = True
         await self._begin_later(0.0)
         plane = await self._server()
         for pool in sorted(self._drawn.pools):
-            await plane.serve(plane.commands.set_pool(pool, slots=4, description=None))
+            await plane.serve(partial(plane.commands.set_pool, pool, slots=4, description=None))
         for _, dag in self._drawn.dags:
-            run_alone_now(around, dag.dag_id)
-            await plane.serve(plane.commands.set_paused(dag.dag_id, paused=False, by="a person"))
+            _unschedule(around, dag.dag_id)
+            await plane.serve(partial(plane.commands.set_paused, dag.dag_id, paused=False, by="alice"))
         until = self._loop.time() + CALM_SECONDS + self._drawn.recheck * 1.1
         while self._loop.time() < until:
             await asyncio.sleep(RESTED)
@@ -331,15 +330,7 @@ class _Night:
                 return
 
 
-async def _forgiven(request: Coroutine[Any, Any, object]) -> None:
-    """A person may ask for what cannot be; that is told to them, and no trouble."""
-    try:
-        await request
-    except DexaflowError:
-        return
-
-
-def run_alone_now(around: Surroundings, dag_id: str) -> None:
+def _unschedule(around: Surroundings, dag_id: str) -> None:
     """Take a DAG's schedule away, so that the night has an end."""
     engine = open_writer(around.database)
     run_alone(

@@ -5,14 +5,17 @@ whatever its code still runs on its way out.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
+
+from sqlalchemy import Engine
 
 from dexaflow.admission.decisions import Request
 from dexaflow.admission.gate import Gate
 from dexaflow.admission.results import Admitted, Outcome
+from dexaflow.base.clock import Clock
 from dexaflow.base.errors import DexaflowError
 from dexaflow.dispatch.dispatcher import Dispatcher
 from dexaflow.dispatch.line import Line
@@ -26,20 +29,19 @@ from dexaflow.scheduling.retries import seconds_to_retry
 from dexaflow.server.commands import ServerCommands
 from dexaflow.server.upkeep import keep_time, take_up
 from dexaflow.store import leading, people
-from dexaflow.store.bridge import UpClock, run_alone
+from dexaflow.store.bridge import Store, UpClock, run_alone
 from dexaflow.store.engine import open_writer
 from dexaflow.tokens.keys import SigningKey
 from dexaflow.tokens.launch import Launched
 from dexaflow.tokens.mint import Minter
 from dexaflow.tokens.token import AgentToken
 from simulation.checks import Checks
-from simulation.hooks import Alive, HookCallerOf, SimulatedHook
-from simulation.loop import SimulatedClock
+from simulation.hooks import Alive, AskedHook
 from simulation.machine import Machine, SimulatedExecutor
 from simulation.queueing import QueueingStore
 from simulation.record import Record
 
-__all__ = ["ControlPlane", "Surroundings"]
+__all__ = ["ControlPlane", "KillableStore", "Surroundings"]
 
 T = TypeVar("T")
 SILENCE = 12.0  # seconds after which the watch looks for an agent
@@ -52,10 +54,10 @@ class Surroundings:
         self,
         *,
         database: Path,
-        clock: SimulatedClock,
+        clock: Clock,
         key: SigningKey,
         machine: Machine,
-        hooks: list[SimulatedHook],
+        hooks: Sequence[AskedHook],
         record: Record,
         checks: Checks,
         chance: Random,
@@ -101,7 +103,7 @@ class ControlPlane(Alive):
         self._around = around
         self._served: set[asyncio.Task[Any]] = set()
         self._root: asyncio.Task[None] | None = None
-        self._store: QueueingStore | None = None
+        self._store: KillableStore | None = None
         self.executor = SimulatedExecutor(around.machine, number)
         self.reports: AgentReports
         self.commands: ServerCommands
@@ -111,7 +113,6 @@ class ControlPlane(Alive):
     def begin(self) -> None:
         around = self._around
         around.record.say("plane {} begins", self.number)
-        around.checks.plane_began(self.number)
         self._root = asyncio.get_running_loop().create_task(self._run())
         self._root.add_done_callback(self._ended)
 
@@ -144,12 +145,11 @@ class ControlPlane(Alive):
     def _is_dead(self) -> bool:
         return self.dead
 
-    async def serve(self, request: Coroutine[Any, Any, T]) -> tuple[T] | None:
+    async def serve(self, request: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T] | None:
         """Answer one request of an agent or a person; None: the connection was lost, or it failed."""
         if self.dead or not self.ready:
-            request.close()
             return None
-        task = asyncio.get_running_loop().create_task(request)
+        task = asyncio.get_running_loop().create_task(request())
         self._served.add(task)
         task.add_done_callback(self._served.discard)
         await asyncio.wait([task])
@@ -160,7 +160,7 @@ class ControlPlane(Alive):
             return None  # it was done, and nobody heard of it
         if failure is None:
             return (task.result(),)
-        if not isinstance(failure, DexaflowError):
+        if not isinstance(failure, DexaflowError):  # a person may ask for what cannot be; that is told to them
             self._around.checks.failed_by_itself(f"a request failed: {failure!r}")
         return None
 
@@ -180,13 +180,9 @@ class ControlPlane(Alive):
             checks.committed()
             await asyncio.sleep(0)
             run_alone(engine, people.ensure_default_pool, clock=clock, up=up, new_id=new_id, term=term)
-            store = self._store = QueueingStore(
-                engine, clock=clock, up=up, new_id=new_id, term=term, pace=around.pace,
-                failing=lambda: around.disk_is_full, committed=checks.committed,
-                failed=lambda: checks.write_failed(self.number),
-            )  # fmt: skip
+            store = self._store = self._open_store(engine, up, term)
             gate = self.gate = Gate(
-                [HookCallerOf(hook, self) for hook in around.hooks], policy=around.policy,
+                [hook.caller_of(self) for hook in around.hooks], policy=around.policy,
                 fail_open=around.fail_open, clock=clock, new_uid=new_id, new_incident=new_id,
                 observer=_Observer(self),
             )  # fmt: skip
@@ -221,13 +217,31 @@ class ControlPlane(Alive):
             )  # fmt: skip
             await take_up(self.executor, watch, found)
             self.ready = True
+            checks.serves(self.number)
             async with asyncio.TaskGroup() as group:
                 group.create_task(scheduler.run())
                 group.create_task(self.dispatcher.run())
                 group.create_task(watch.run())
                 group.create_task(keep_time(store, lambda: None))
         finally:
-            engine.dispose()
+            await self._let_go(engine)
+
+    def _open_store(self, engine: Engine, up: Callable[[], float], term: int) -> "KillableStore":
+        around, checks = self._around, self._around.checks
+        return QueueingStore(
+            engine, clock=around.clock, up=up, new_id=around.new_id, term=term, pace=around.pace,
+            failing=lambda: around.disk_is_full, committed=checks.committed,
+            failed=lambda: checks.write_failed(self.number),
+        )  # fmt: skip
+
+    async def _let_go(self, engine: Engine) -> None:
+        engine.dispose()
+
+
+class KillableStore(Store, Protocol):
+    """A store that does nothing more once its control plane is dead."""
+
+    dead: bool
 
 
 class _Minter(Minter):

@@ -15,11 +15,11 @@ from dexaflow.base.errors import StoreError, TermLost
 from dexaflow.store import leading
 from dexaflow.store.bridge import run_alone
 from dexaflow.store.transaction import Tx
+from simulation.reading import Seen, seen_on
 
 __all__ = ["FULL", "QueueingStore"]
 
 T = TypeVar("T")
-_LAUNCHING = "SELECT launch_id FROM task_instances WHERE state = 'launching'"
 FULL = "the database refused a write: database or disk is full"
 
 
@@ -36,7 +36,7 @@ class QueueingStore:
         term: int,
         pace: Callable[[], tuple[float, float]],
         failing: Callable[[], bool],
-        committed: Callable[[set[str]], None],
+        committed: Callable[[list[Seen], bool], None],
         failed: Callable[[], None],
     ) -> None:
         self._engine = engine
@@ -85,14 +85,14 @@ class QueueingStore:
         if self._failing():
             self._failed()
             return [(None, StoreError(FULL))] * len(verbs)
-        launches: set[str] = set()  # written on the way, also those that a later verb of the batch took back
+        on_the_way: list[Seen] = []  # what each verb of a batch left to the next
 
         def in_order(tx: Tx) -> list[Any]:
             results = []
             for verb in verbs:
                 results.append(verb(tx))
-                if len(verbs) > 1:
-                    launches.update(r.launch_id for r in tx.all(_LAUNCHING))
+                if len(results) < len(verbs):
+                    on_the_way.append(seen_on(self._connection))
             return results
 
         changes = self._connection.total_changes
@@ -104,8 +104,8 @@ class QueueingStore:
             if len(verbs) == 1:
                 return [(None, error)]
             return [end for verb in verbs for end in self._do([verb])]
-        if self._connection.total_changes - changes > sum(verb is leading.tick for verb in verbs):
-            self._committed(launches)
+        ticks = sum(verb is leading.tick for verb in verbs)
+        self._committed(on_the_way, self._connection.total_changes - changes > ticks)
         return [(result, None) for result in results]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ENDED", "IN_USE", "Outside", "ReviewRow", "Row", "Seen"]
+__all__ = ["ENDED", "IN_USE", "Outside", "ReviewRow", "Row", "Seen", "seen_on"]
 
 ENDED = frozenset({"success", "failed", "upstream_failed", "skipped"})
 IN_USE = frozenset({"queued", "launching", "running"})  # what takes slots
@@ -13,6 +13,7 @@ _COLUMNS = (
     "attempt_id", "run_id", "task_id", "dag_id", "tenant_id", "try_number", "state", "pool", "pool_slots", "reason",
     "hook", "next_ask_due", "turn", "broken_since", "launch_id", "launched_at", "stop", "retry_due",
 )  # fmt: skip
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM task_instances"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +70,34 @@ class Seen:
     pools: Mapping[str, int]
 
 
+_known: dict[tuple[object, ...], Row] = {}  # equal rows are one object: most of them are as they were
+_MANY = 20_000
+
+
+def seen_on(connection: sqlite3.Connection) -> Seen:
+    """Read all there is now."""
+    if len(_known) > _MANY:
+        _known.clear()
+    rows = {}
+    for values in connection.execute(_SELECT):
+        row = _known.get(values)
+        if row is None:
+            row = _known[values] = Row(*values)
+        rows[row.attempt_id] = row
+    return Seen(rows, dict(connection.execute("SELECT pool, slots FROM pools")))
+
+
 class Outside:
     """Reads one database."""
 
     def __init__(self, database: Path) -> None:
         self._connection = sqlite3.connect(database, isolation_level=None)
-        self._known: dict[tuple[object, ...], Row] = {}
 
     def close(self) -> None:
         self._connection.close()
 
     def seen(self) -> Seen:
-        known, rows = self._known, {}
-        for values in self._connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM task_instances"):
-            row = known.get(values)
-            if row is None:
-                row = known[values] = Row(*values)
-            rows[row.attempt_id] = row
-        return Seen(rows, dict(self._connection.execute("SELECT pool, slots FROM pools")))
+        return seen_on(self._connection)
 
     def placement(self, attempt_id: str) -> str | None:
         found = self._connection.execute(

@@ -78,6 +78,7 @@ class Record:
     """All of it, in order; `number` counts what happened, so that what comes first in one moment is known."""
 
     now: Callable[[], float]
+    began: float
     number: int = 0
     questions: list[Question] = field(default_factory=list)
     by_try: dict[Try, list[Question]] = field(default_factory=dict)
@@ -100,7 +101,7 @@ class Record:
 
     def trace(self) -> list[str]:
         """Return the whole story, a line for each thing that happened."""
-        return [f"{at - 1000.0:9.3f}  {text.format(*values)}" for at, text, values in self._lines]
+        return [f"{at - self.began:9.3f}  {text.format(*values)}" for at, text, values in self._lines]
 
     def asked(self, plane: int, hook: str, request: Request) -> Question:
         question = Question(self.next(), self.now(), plane, hook, request)

@@ -1,5 +1,6 @@
 """Many nights, in processes side by side, and how a failed one is told."""
 
+import gc
 import multiprocessing
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -23,12 +24,20 @@ def many(seeds: Iterable[int], processes: int) -> Iterator[Outcome]:
     """Live through the nights of all seeds, and give what came of each as it ends."""
     with tempfile.TemporaryDirectory(prefix="simulation", dir=place()) as folder:
         context = multiprocessing.get_context("spawn")
-        with context.Pool(processes) as pool:
+        with context.Pool(processes, _begin) as pool:
             yield from pool.imap_unordered(partial(_quietly, folder=Path(folder)), seeds, chunksize=4)
 
 
+def _begin() -> None:
+    gc.collect()
+    gc.freeze()  # what was imported stays; then clearing away a night's rubbish costs little
+    gc.disable()
+
+
 def _quietly(seed: int, folder: Path) -> Outcome:
-    return live_through(seed, folder)
+    outcome = live_through(seed, folder)
+    gc.collect()
+    return outcome
 
 
 def told(outcome: Outcome) -> str:
