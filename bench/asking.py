@@ -8,6 +8,7 @@ loop of either side: `uvloop`, as in the server, or `asyncio`.
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import secrets
@@ -260,6 +261,8 @@ def main(arguments: Sequence[str]) -> None:
     """Measure one side and print the figure."""
     side, loop, url, ca_file, in_flight, questions = arguments
     pin(1)
+    gc.collect()
+    gc.freeze()  # as the server does
     print(json.dumps({"us": in_loop(loop, _run(side, url, Path(ca_file), int(in_flight), int(questions)))}))
 
 

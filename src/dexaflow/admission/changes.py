@@ -123,16 +123,22 @@ class Merges:
     def apply(
         self, changes: Changes, execution: Execution, settings: tuple[Setting, ...], allowed: AllowLists
     ) -> Applied | NotAllowed:
-        """See `apply_changes`."""
+        """See `apply_changes`; `changes` are of an answer that comes again and again."""
         key = (id(changes), id(execution), id(settings))
         known = self._known.get(key)
         if known is not None and known.allowed is allowed:
             return known.result
-        result = apply_changes(changes, execution, settings, by=self._by, allowed=allowed)
+        result = self.apply_once(changes, execution, settings, allowed)
         if len(self._known) >= _MOST_REMEMBERED:
             self._known.clear()
         self._known[key] = _Merge(changes, execution, settings, allowed, result)
         return result
+
+    def apply_once(
+        self, changes: Changes, execution: Execution, settings: tuple[Setting, ...], allowed: AllowLists
+    ) -> Applied | NotAllowed:
+        """See `apply_changes`; of these changes nothing is kept."""
+        return apply_changes(changes, execution, settings, by=self._by, allowed=allowed)
 
 
 class _Made:

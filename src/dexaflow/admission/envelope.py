@@ -245,6 +245,7 @@ def read_answer(body: bytes, uid: str | None) -> Decision:
 
 
 _MOST_REMEMBERED: Final = 256
+_MOST_MARKS: Final = 4_096
 _LONGEST_REMEMBERED: Final = 2_048  # bytes: so that all of them together stay small
 
 
@@ -256,22 +257,39 @@ class Answers:
     the one place where its question's uid stands. That place is the `uid` it echoes, since the answer was read as one
     to that question, and without a backslash nothing in it can be written in two ways. Of another answer with the same
     before and after, the same is true of its own uid.
+
+    What is met for the first time only leaves a mark: of a hook that never says the same again, nothing is kept.
     """
 
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, bytes], Decision] = {}
+        self._marks: set[int] = set()  # of answers met once; two that share one are remembered a little early
 
-    def read(self, body: bytes, uid: str) -> Decision:
-        """See `read_answer`; `uid` is one that we drew: of `0-9`, `a-f` and dashes. Raises `AnswerError`."""
+    def read(self, body: bytes, uid: str) -> tuple[Decision, bool]:
+        """Return what `read_answer` does, and whether it is the same object as before. Raises `AnswerError`.
+
+        `uid` is one that we drew: of `0-9`, `a-f` and dashes.
+        """
         before, found, after = body.partition(uid.encode())
-        decision = self._known.get((before, after)) if found else None
-        if decision is None:
-            decision = read_answer(body, uid)
-            if len(body) <= _LONGEST_REMEMBERED and found and b"\\" not in body and uid.encode() not in after:
-                if len(self._known) >= _MOST_REMEMBERED:
-                    self._known.clear()
-                self._known[before, after] = decision
-        return decision
+        key = before, after
+        decision = self._known.get(key) if found else None
+        if decision is not None:
+            return decision, True
+        decision = read_answer(body, uid)
+        if len(body) <= _LONGEST_REMEMBERED and found and b"\\" not in body and uid.encode() not in after:
+            self._met(key, decision)
+        return decision, False
+
+    def _met(self, key: tuple[bytes, bytes], decision: Decision) -> None:
+        mark = hash(key)
+        if mark not in self._marks:
+            if len(self._marks) >= _MOST_MARKS:
+                self._marks.clear()
+            self._marks.add(mark)
+            return
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._known.clear()
+        self._known[key] = decision
 
 
 def answer(uid: str, decision: Decision) -> bytes:

@@ -147,7 +147,7 @@ class Gate:
             request = walk.request(self._new_uid())
             started = self._clock.monotonic()
             try:
-                decision, seconds = await hook.caller.ask(request)
+                decision, seconds, again = await hook.caller.ask(request)
                 reached(Step.ANSWERED)
                 if type(decision) not in _DECISIONS:
                     raise TypeError(f"its caller returned {type(decision).__name__}, which is no decision")
@@ -163,17 +163,18 @@ class Gate:
         if broken is not None:
             took = self._clock.monotonic() - started if broken.seconds is None else broken.seconds
             return self._broken(hook, walk, request, broken, took)
-        return self._decided(hook, walk, request, decision, seconds)
+        return self._decided(hook, walk, request, decision, seconds, again=again)
 
     def _decided(
-        self, hook: "_Hook", walk: "_Walk", request: Request, decision: Decision, seconds: float
+        self, hook: "_Hook", walk: "_Walk", request: Request, decision: Decision, seconds: float, *, again: bool
     ) -> Held | Refused | None:
         changes, reason = NO_CHANGES, ""
         match decision:
             case Admit(changes=changes):
                 outcome = Outcome.ADMIT
                 if changes:
-                    result = hook.merges.apply(changes, walk.execution, walk.settings, self._policy())
+                    apply = hook.merges.apply if again else hook.merges.apply_once
+                    result = apply(changes, walk.execution, walk.settings, self._policy())
                     if isinstance(result, NotAllowed):
                         outcome = Outcome.CHANGE_REFUSED
                         reason = clean_reason(f"admission hook {hook.name} may not make this change: {result.problem}")

@@ -17,6 +17,7 @@ class Answered(NamedTuple):
 
     decision: Decision
     seconds: float
+    again: bool = False  # the very object that was given before: what was made of it then holds
 
 
 class HookCaller(Protocol):

@@ -120,11 +120,11 @@ class WebhookCaller:
             cause = f"{self._endpoint}: it answered with status {response.status}"
             raise HookBroken(cause, seconds=response.seconds, sent=True)
         try:
-            decision = self._answers.read(response.body, request.uid)
+            decision, again = self._answers.read(response.body, request.uid)
         except AnswerError as error:
             cause = f"{self._endpoint}: {error}"
             raise HookBroken(cause, ambiguous=error.ambiguous, seconds=response.seconds, sent=True) from error
-        return Answered(decision, response.seconds)
+        return Answered(decision, response.seconds, again)
 
     async def send(self, body: bytes) -> Response:
         """POST a question's document and return what came back, unread. Raises `HookBroken`."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import secrets
 import signal
@@ -255,6 +256,8 @@ async def _run(
             serving.add_done_callback(lambda _: stop.set())
             await http.up.wait()
             folder.announce(url)
+            gc.collect()
+            gc.freeze()  # what the start has made stays: no need to look through it again and again
             reached(Step.ANNOUNCED)
             log.info("server_ready", url=url, data=str(folder.root), term=term)
             if on_ready is not None:
