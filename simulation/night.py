@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 
 from dexaflow.scheduling.loop import planner
+from dexaflow.server.commands import ServerCommands
 from dexaflow.store import registering
 from dexaflow.store.bridge import run_alone
 from dexaflow.store.engine import open_writer
@@ -221,6 +222,14 @@ class _Night:
             return await self._server()
         return serving
 
+    async def _insist(self, what: Callable[[ServerCommands], Coroutine[Any, Any, None]]) -> None:
+        """Ask for something until it is done, of whichever control plane serves by then."""
+        while True:
+            plane = await self._server()
+            if await plane.serve(lambda: what(plane.commands)) is not None:  # noqa: B023 - awaited here
+                return
+            await asyncio.sleep(0.1)
+
     async def _befall(self, event: Event) -> None:
         record, around = self._record, self._around
         record.count(event.what)
@@ -312,19 +321,18 @@ class _Night:
             hook.calm = True
         self._machine.calm = True
         await self._begin_later(0.0)
-        plane = await self._server()
         for pool in sorted(self._drawn.pools):
-            await plane.serve(partial(plane.commands.set_pool, pool, slots=4, description=None))
+            await self._insist(lambda c, pool=pool: c.set_pool(pool, slots=4, description=None))  # type: ignore[misc]
         for _, dag in self._drawn.dags:
             _unschedule(around, dag.dag_id)
-            await plane.serve(partial(plane.commands.set_paused, dag.dag_id, paused=False, by="alice"))
+            await self._insist(lambda c, d=dag.dag_id: c.set_paused(d, paused=False, by="alice"))  # type: ignore[misc]
         until = self._loop.time() + CALM_SECONDS + self._drawn.recheck * 1.1
         while self._loop.time() < until:
             await asyncio.sleep(RESTED)
             if (
                 all(state in ("success", "failed") for state, _ in self._outside.runs().values())
                 and all(row.state in ENDED for row in self._checks.now.rows.values())
-                and not plane.dispatcher.asking
+                and not (await self._server()).dispatcher.asking
             ):
                 await asyncio.sleep(RESTED)
                 return
