@@ -177,8 +177,14 @@ async def test_work_that_cannot_begin_fails_with_its_reason(world: World, work: 
 
 
 async def test_signals_and_pipes_behave_as_in_a_shell(world: World) -> None:
-    """What the interpreter ignores is not ignored in the task."""
-    finish, log = await world.run(bash("trap; yes | head -1; echo ${PIPESTATUS[0]}"))
+    """What the interpreter ignores is not ignored in the task, nor what the server was started with."""
+    ignored = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGTERM)  # as `nohup` and a script's `&` do
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in ignored}
+    try:
+        finish, log = await world.run(bash("trap; yes | head -1; echo ${PIPESTATUS[0]}"))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
     assert finish.succeeded
     assert log == "y\n141\n"

@@ -203,9 +203,11 @@ def start(command: Command, folder: str, spool: Spool, *, adopts: bool) -> UserP
             for fd in (command.job_fd, command.result_fd):
                 if fd >= 0:
                     os.set_inheritable(fd, True)
-            # Ignored signals stay ignored over an exec, handled ones do not.
-            for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP, signal.SIGINT):
-                signal.signal(number, signal.SIG_DFL)
+            # Ignored signals stay ignored over an exec, handled ones do not: the interpreter's, the spawner's, and what
+            # the server was started with (`nohup`, a script's background).
+            for number in signal.valid_signals():
+                if signal.getsignal(number) is signal.SIG_IGN:
+                    signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             os.chdir(folder)
             os.execve(command.arguments[0], command.arguments, command.environment)
