@@ -1,6 +1,7 @@
 """`dexaflow lite`: the whole of Lite in one process."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -27,6 +28,10 @@ def lite(
 
     SIGTERM or Ctrl-C stops it in order; running tasks go on and are adopted by the next start.
     """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # Until the server listens to it, Ctrl-C ends a start at once, as SIGTERM does: an exception may come where it
+        # is lost, in the midst of an import or a callback, and each step of a start survives its process's death.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     from dexaflow import server
 
     def ready(url: str, token: str) -> None:
