@@ -93,6 +93,7 @@ class _Night:
         self._checks = Checks(drawn, self._record, self._outside)
         self._planes: list[ControlPlane] = []
         self._crash_in: tuple[int, ControlPlane, float] | None = None
+        self._calm = False  # nothing befalls it any more, and a server that has ended is started again
         self._tasks: set[asyncio.Task[None]] = set()
         clock = SimulatedClock(self._loop)
         self._clock = clock
@@ -216,10 +217,10 @@ class _Night:
         return next((p for p in reversed(self._planes) if p.ready), None)
 
     async def _server(self) -> ControlPlane:
-        serving = self._serving
-        if serving is None:
+        while (serving := self._serving) is None:
+            if self._calm:  # the last one may have lost its lead to one that was killed, and find out only now
+                await self._begin_later(0.0)
             await asyncio.sleep(0.1)
-            return await self._server()
         return serving
 
     async def _insist(self, what: Callable[[ServerCommands], Coroutine[Any, Any, None]]) -> None:
@@ -317,6 +318,7 @@ class _Night:
         await asyncio.sleep(max(0.0, around.stalled_until - self._loop.time()))
         self._unhinder()
         self._crash_in = None
+        self._calm = True
         for hook in self._hooks:
             hook.calm = True
         self._machine.calm = True
