@@ -152,6 +152,8 @@ class ControlPlane(Alive):
         task = asyncio.get_running_loop().create_task(request())
         self._served.add(task)
         task.add_done_callback(self._served.discard)
+        # Whoever asked may be killed meanwhile: then nobody hears how the request ended.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.wait([task])
         if task.cancelled():
             return None
