@@ -57,6 +57,38 @@ def test_a_held_attempt_outlives_a_full_disk_and_its_hook_is_not_hammered(tmp_pa
     run_virtually(test)
 
 
+@pytest.mark.parametrize("asked_at", [600.0, None], ids=["in the middle", "as it is asked once more"])
+def test_broken_waiting_ends_at_15_minutes_whatever_could_not_be_written(
+    tmp_path: Path, asked_at: float | None
+) -> None:
+    """R7.2: an ask whose end meets a full disk puts the next one off by no more than the 15 minutes leave."""
+
+    async def test() -> None:
+        async with world(tmp_path, recheck=3600.0) as w:
+            w.hook.always(BROKEN)
+            w.hook.takes = 0.5
+            w.register(a_task())
+            w.trigger()
+            if asked_at is not None:
+                await w.seconds(asked_at)
+                w.do(lambda tx: people.ask_now(tx, attempt_id=None, hook="webhook"))
+                w.dispatcher.wake()
+            while len(w.hook.asked) < 2:
+                await w.seconds(0.1)
+            w.store_fails = lambda: FULL
+            await w.seconds(20)
+            w.store_fails = lambda: None
+            while w.clock.monotonic() - w.hook.asked[0][0] < 900:
+                assert w.state() is State.HELD
+                await w.seconds(1)
+            await w.seconds(10)
+            assert w.state() is State.FAILED
+            assert "dispatch_failed" in w.row().reason
+            assert len(w.hook.asked) == 3
+
+    run_virtually(test)
+
+
 def test_an_attempt_whose_every_walk_fails_is_paced_says_so_and_harms_nobody(tmp_path: Path) -> None:
     """A fault of ours in one attempt; its reason is not only in a log that its reader cannot see."""
 

@@ -307,8 +307,11 @@ class Dispatcher:
         pause = min(_LONGEST_PAUSE_SECONDS, _PAUSE_SECONDS * 2 ** (failures - 1))
 
         def next_step(tx: Tx) -> bool:
-            due = tx.up + self._recheck * (1 + self._jitter() / 10)
-            return admitting.requeue(tx, attempt.id) or admitting.postpone(tx, attempt.id, due)
+            waited = admitting.broken_wait(tx, attempt.id)  # what came of this walk is not kept: what is kept counts
+            ask = next_ask(
+                up=tx.up, recheck=self._recheck, jitter=self._jitter(), broken=waited > 0, broken_wait=waited
+            )  # fmt: skip
+            return admitting.requeue(tx, attempt.id) or admitting.postpone(tx, attempt.id, ask.due)
 
         if failures > 1:  # once may be a hiccup; then its author should know
             with suppress(StoreError):
