@@ -107,7 +107,7 @@ async def main():
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        ("server.run(admission=[freeze, freeze])", ["two hooks are called '__main__:freeze'"]),
+        ("server.run(admission=[freeze, freeze], port=0)", ["two hooks are called '__main__:freeze'"]),
         ("server.run('none.yaml', admission=[lambda request: admit()])", ["cannot be read", "a lambda"]),
         ("server.run(admission=freeze, port='x')", ["is not a list of hooks", "is not a port"]),
         ("server.run(data='file')", ["file"]),
