@@ -25,13 +25,13 @@ from bench.rounds import cpu
 from dexaflow.admission.decisions import Decision, Request, admit
 from dexaflow.admission.envelope import question
 from dexaflow.admission.gate import Gate
+from dexaflow.admission.hook_shape import Hook
 from dexaflow.admission.ports import Answered, HookCaller, Observer
 from dexaflow.admission.results import Admitted, Held, Outcome
 from dexaflow.base.clock import SystemClock
 from dexaflow.base.errors import HookBroken
 from dexaflow.base.ids import RandomIds
 from dexaflow.hooks.inprocess import InProcessCaller
-from dexaflow.hooks.naming import Hook
 from dexaflow.hooks.tls import client_context
 from dexaflow.hooks.transport import Transport
 from dexaflow.hooks.url import parse_webhook_url

@@ -42,7 +42,7 @@ from dexaflow.cli.moments import ago, full, short, until
 from dexaflow.cli.run_inputs import conf_from, moment_from
 from dexaflow.config.loading import load_config
 from dexaflow.hooks.files import token_in
-from dexaflow.hooks.naming import load_hook
+from dexaflow.hooks.finding import load_hook
 from dexaflow.hooks.reading import MAX_BODY_BYTES, AnswerReader
 from dexaflow.hooks.url import parse_webhook_url
 from dexaflow.kube.annotations import annotations_problem

@@ -13,7 +13,8 @@ import pytest
 from dexaflow.admission.decisions import Decision, Request, admit
 from dexaflow.base.errors import ConfigError, ConfigErrors
 from dexaflow.endpoint import asgi_app
-from dexaflow.hooks.naming import hook_function, hook_name, load_hook, load_hooks
+from dexaflow.hooks.finding import load_hook, load_hooks
+from dexaflow.hooks.naming import hook_function, hook_name
 
 HERE = "tests.hooks.test_naming"
 
@@ -129,6 +130,11 @@ def test_hook_is_found_by_module_and_name(tmp_path: Path) -> None:
         ("def __getattr__(name): raise ValueError(name)", "{}:x", "has no 'x'"),
         ("def __getattr__(name): raise KeyboardInterrupt", "{}:x", "has no 'x'"),
         ("raise KeyboardInterrupt", "{}:x", "cannot be imported: KeyboardInterrupt"),
+        (
+            "class E(Exception): __str__ = lambda self: exit(3)\nraise E",
+            "{}:x",
+            "imported: E: its text cannot",
+        ),
         ("raise GeneratorExit", "{}:x", "cannot be imported: GeneratorExit"),
         ("class C: review = property(lambda self: exit(3))\nx = C()", "{}:x", "cannot be read: SystemExit: 3"),
         ("def x(): ...", "{}:x", "x takes no argument; have it take one argument, the request"),

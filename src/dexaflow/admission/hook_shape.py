@@ -1,13 +1,29 @@
 """What a function must look like to be a hook, as far as that can be told without calling it (R8.1)."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-__all__ = ["is_async", "shape_problem"]
+from dexaflow.admission.decisions import Decision, Request
+
+__all__ = ["Hook", "HookFunction", "Reviewer", "is_async", "shape_problem"]
 
 MAX_SHOWN_CHARACTERS: Final = 80  # of the names of a function's parameters
+
+HookFunction = Callable[[Request], Decision | Awaitable[Decision]]
+
+
+class Reviewer(Protocol):
+    """An object that is a hook by a method of this name, async or plain."""
+
+    @property
+    def review(self) -> HookFunction:
+        """Decide about one request."""
+        ...
+
+
+Hook = HookFunction | Reviewer
 
 
 def shape_problem(function: Callable[..., Any]) -> tuple[str, str] | None:

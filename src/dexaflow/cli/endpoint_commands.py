@@ -38,7 +38,7 @@ def serve(
     """
     from dexaflow.base.errors import ConfigError, UsageError
     from dexaflow.endpoint.serving import serve as serve_hook
-    from dexaflow.hooks.naming import load_hook
+    from dexaflow.hooks.finding import load_hook
     from dexaflow.observe.logs import catch_strays, configure_logs
     from dexaflow.server.leaving import leave_in_time
 

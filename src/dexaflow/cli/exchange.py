@@ -17,8 +17,8 @@ from dexaflow.cli.answer_lines import changes_as_json
 from dexaflow.cli.output import print_fields, print_text
 from dexaflow.config import Config
 from dexaflow.hooks.files import token_in
+from dexaflow.hooks.finding import load_hooks
 from dexaflow.hooks.inprocess import InProcessCaller
-from dexaflow.hooks.naming import load_hooks
 from dexaflow.hooks.transport import request_head
 from dexaflow.hooks.url import Endpoint, endpoint_from_config
 from dexaflow.hooks.webhook import WEBHOOK_NAME, WebhookCaller

@@ -9,6 +9,7 @@ as a broken hook. Nothing of the hook's exception goes over the wire; it is in t
     app = asgi_app(my_hook, token=lambda: Path("/etc/policy/token").read_text().strip())
 """
 
-from dexaflow.endpoint.app import Hook, asgi_app
+from dexaflow.admission.hook_shape import Hook
+from dexaflow.endpoint.app import asgi_app
 
 __all__ = ["Hook", "asgi_app"]

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dexaflow.admission.envelope import MAX_QUESTION_BYTES, QuestionError, answer, read_question
-from dexaflow.endpoint.calling import Hook, HookCalls, HookFailed
+from dexaflow.admission.hook_shape import Hook
+from dexaflow.endpoint.calling import HookCalls, HookFailed
 from dexaflow.observe.logs import attempt_fields, get_logger
 
-__all__ = ["HOOK_SECONDS", "App", "Endpoint", "Hook", "asgi_app", "usable_path"]
+__all__ = ["HOOK_SECONDS", "App", "Endpoint", "asgi_app", "usable_path"]
 
 Scope = MutableMapping[str, Any]  # Any: ASGI's own types
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -5,29 +5,14 @@ import contextvars
 import inspect
 import threading
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Protocol
 
 from dexaflow.admission.decisions import Admit, Decision, Hold, Refuse, Request
 from dexaflow.admission.hook_errors import described
-from dexaflow.admission.hook_shape import is_async, shape_problem
+from dexaflow.admission.hook_shape import Hook, HookFunction, is_async, shape_problem
 
-__all__ = ["Hook", "HookCalls", "HookFailed"]
+__all__ = ["HookCalls", "HookFailed"]
 
-HookFunction = Callable[[Request], Decision | Awaitable[Decision]]
-
-
-class Reviewer(Protocol):
-    """An object that is a hook by a method of this name, async or plain."""
-
-    @property
-    def review(self) -> HookFunction:
-        """Decide about one request."""
-        ...
-
-
-Hook = HookFunction | Reviewer  # what is one in process (R8.1)
 
 MAX_THREADS = 64  # the control plane has 16 connections; a few of it may share one endpoint
 

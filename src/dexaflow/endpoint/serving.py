@@ -15,9 +15,10 @@ from types import FrameType
 
 import uvicorn
 
+from dexaflow.admission.hook_shape import Hook
 from dexaflow.base.errors import UsageError
 from dexaflow.endpoint.app import HOOK_SECONDS, Endpoint, usable_path
-from dexaflow.endpoint.calling import Hook, HookCalls
+from dexaflow.endpoint.calling import HookCalls
 from dexaflow.endpoint.heads import BoundedHeads
 from dexaflow.observe.logs import get_logger
 

@@ -10,10 +10,10 @@ from types import MappingProxyType
 from dexaflow.admission.decisions import Admit, Decision, Hold, Refuse, Request
 from dexaflow.admission.envelope import decision_of
 from dexaflow.admission.hook_errors import described
+from dexaflow.admission.hook_shape import HookFunction
 from dexaflow.admission.ports import Answered, NotPut
 from dexaflow.base.errors import HookBroken
 from dexaflow.hooks.hook_loop import HookLoop
-from dexaflow.hooks.naming import HookFunction
 from dexaflow.kube.tolerations import Toleration
 from dexaflow.model.execution import Execution, Resources
 

@@ -21,12 +21,12 @@ from typing import Final
 import structlog
 
 from dexaflow.admission.decisions import Request
-from dexaflow.admission.hook_shape import is_async
+from dexaflow.admission.hook_shape import Hook, is_async
 from dexaflow.admission.ports import Answered, NotPut
 from dexaflow.base.errors import HookBroken
 from dexaflow.hooks.calls import Call, Failure, Outcome, Returns, ToAwait, let_go, run_async, run_plain, sealed
 from dexaflow.hooks.hook_loop import HookLoop
-from dexaflow.hooks.naming import Hook, hook_function, hook_name
+from dexaflow.hooks.naming import hook_function, hook_name
 from dexaflow.hooks.threads import DaemonThreads
 
 __all__ = ["MAX_ABANDONED", "InProcessCaller"]

@@ -10,7 +10,7 @@ from typing import Final
 
 from dexaflow.base.errors import ConfigError
 
-__all__ = ["URL_KEY", "Endpoint", "endpoint_from_config", "parse_webhook_url"]
+__all__ = ["URL_FIX", "URL_KEY", "Endpoint", "endpoint_from_config", "parse_webhook_url"]
 
 URL_KEY: Final = "execution.admission.webhook.url"
 URL_FIX: Final = "write an https URL, such as https://admission.policy.svc:8443/admit (http on loopback only)"

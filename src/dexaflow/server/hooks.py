@@ -7,8 +7,8 @@ from typing import Any
 from dexaflow.admission.ports import HookCaller
 from dexaflow.base.errors import ConfigError, ConfigErrors
 from dexaflow.config.schema import Config
+from dexaflow.hooks.finding import load_hooks
 from dexaflow.hooks.inprocess import InProcessCaller
-from dexaflow.hooks.naming import load_hooks
 from dexaflow.hooks.webhook import WEBHOOK_NAME, WebhookCaller
 
 __all__ = ["Hooks", "build_hooks", "hook_problems"]
