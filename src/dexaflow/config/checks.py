@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from dexaflow.base.errors import ConfigError
-from dexaflow.config.values import quoted
+from dexaflow.base.text import quoted
 from dexaflow.hooks.files import MAX_BUNDLE_BYTES, MAX_TOKEN_BYTES, token_in
 from dexaflow.hooks.tls import TrustError, client_context
 

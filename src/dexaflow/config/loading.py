@@ -13,10 +13,10 @@ from dexaflow.base.nearness import nearest
 from dexaflow.base.text import shown
 from dexaflow.config.checks import WEBHOOK, check_together
 from dexaflow.config.environment import read_environment
-from dexaflow.config.rules import names_a_hook
 from dexaflow.config.schema import Config, Key
 from dexaflow.config.values import Unfit
 from dexaflow.config.yaml_source import MAX_BYTES, Listing, Node, Scalar, ScalarType, Section, read_yaml
+from dexaflow.hooks.finding import names_a_hook
 
 __all__ = ["CheckHooks", "all_keys", "load_config"]
 

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from dexaflow.config.values import Kind, Unfit, described, listing, quoted, text_of, unfit
+from dexaflow.base.text import quoted
+from dexaflow.config.values import Kind, Unfit, described, listing, text_of, unfit
 from dexaflow.config.yaml_source import Node, Scalar, ScalarType, Section
+from dexaflow.hooks.finding import names_a_hook
 from dexaflow.hooks.url import parse_webhook_url
 from dexaflow.kube.names import label_value_problem, priority_class_problem, service_account_problem
 from dexaflow.kube.quantities import Quantity
@@ -19,13 +21,11 @@ __all__ = [
     "ACCOUNT_FIX",
     "IMAGE_FIX",
     "PATTERN_FIX",
-    "URL_FIX",
     "hook_name",
     "host",
     "image",
     "image_pattern",
     "names",
-    "names_a_hook",
     "one_of_each",
     "priority_class",
     "quantity",
@@ -35,13 +35,11 @@ __all__ = [
     "webhook_url",
 ]
 
-URL_FIX = "write an https URL, such as https://admission.policy.svc:8443/admit (http on loopback only)"
 ACCOUNT_FIX = "write the name of a service account, such as dexaflow-task"
 IMAGE_FIX = "write an image reference, such as ghcr.io/acme/etl:1.4"
 PATTERN_FIX = "write a registry and path, such as ghcr.io/acme or ghcr.io/acme/etl:1.4"
 
 
-_HOOK = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*", re.ASCII)
 _HOST_NAME = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9-]{1,63}(?<!-))*", re.IGNORECASE | re.ASCII)
 
 
@@ -49,11 +47,6 @@ def webhook_url(written: str) -> str:
     """Return the URL as written. Raises `ValueError`, which never holds any of it (R2.4)."""
     parse_webhook_url(written)
     return written
-
-
-def names_a_hook(written: str) -> bool:
-    """Whether it is a `package.module:name`."""
-    return _HOOK.fullmatch(written) is not None
 
 
 def hook_name(written: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from dexaflow.config import rules
 from dexaflow.config.values import Kind, boolean, choice, duration, folder_by_tenant, listing, number, path, text
+from dexaflow.hooks.url import URL_FIX
 from dexaflow.kube.quantities import Quantity
 from dexaflow.model.dag_rules import EXECUTION_FIELDS
 from dexaflow.model.execution import Resources
@@ -60,7 +61,7 @@ class WebhookConfig:
     """The endpoint that is asked."""
 
     url: str | None = _key(
-        text("`https` URL", rules.URL_FIX, rules.webhook_url, secret=True),
+        text("`https` URL", URL_FIX, rules.webhook_url, secret=True),
         None,
         "Endpoint to ask about every task attempt. `https`, or `http` when the host is loopback; no user info, no "
         "fragment. Without it no webhook is asked.",

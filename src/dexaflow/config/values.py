@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from dexaflow.base.durations import parse_duration
-from dexaflow.base.text import shown
+from dexaflow.base.text import quoted, shown
 from dexaflow.config.yaml_source import Listing, Node, Scalar, ScalarType, Section
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "listing",
     "number",
     "path",
-    "quoted",
     "text",
     "text_of",
 ]
@@ -57,11 +56,6 @@ class Kind(Generic[T]):
     read: Callable[[Node, Path], T]
     yaml_in_env: bool = False
     typed: bool = False
-
-
-def quoted(value: str) -> str:
-    """Return `value` in quotes, as text of one line, cut to a readable length."""
-    return f"'{shown(value if len(value) <= 80 else value[:77] + '...')}'"
 
 
 def described(node: Node) -> str:

@@ -48,7 +48,7 @@ _TYPES: Mapping[str, ScalarType] = {
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """One value as written. `quoted` text is text whatever it looks like."""
+    """One value as written. What stands in quotes is text, whatever it looks like."""
 
     text: str
     type: ScalarType
