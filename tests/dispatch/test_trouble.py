@@ -1,9 +1,11 @@
 """When the control plane itself is in trouble: nothing is lost, and nobody is asked without a pause (R10.3)."""
 
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from dexaflow.admission import Request, admit, hold
 from dexaflow.admission.results import Outcome
@@ -53,6 +55,28 @@ def test_a_held_attempt_outlives_a_full_disk_and_its_hook_is_not_hammered(tmp_pa
             w.hook.always(admit())
             await w.seconds(40)
             assert w.state() is State.SUCCESS
+
+    run_virtually(test)
+
+
+def test_hundreds_of_attempts_on_a_full_disk_do_not_fill_it_with_what_the_log_says_of_them(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with world(tmp_path, recheck=15.0, parallelism=500) as w:
+            w.do(lambda tx: people.set_pool(tx, "default_pool", 500, None))
+            w.hook.takes = 2.0
+            w.register(*(a_task(f"t{i}") for i in range(300)))
+            w.trigger()
+            await w.seconds(1)
+            w.store_fails = lambda: FULL
+            with capture_logs() as lines:
+                await w.seconds(300)
+            said = Counter(line["event"] for line in lines if line["log_level"] == "error")
+            assert set(said) >= {"walk_failed", "requeue_failed", "schedule_pass_failed"}
+            assert max(said.values()) <= 9
+            assert sum(line.get("times", 1) for line in lines if line["event"] == "walk_failed") == 300
+            w.store_fails = lambda: None
+            await w.seconds(60)
+            assert {w.state(f"t{i}") for i in range(300)} == {State.SUCCESS}
 
     run_virtually(test)
 

@@ -139,8 +139,7 @@ def test_every_event_that_asks_for_attention_has_its_entry() -> None:
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Attribute)
                 and node.func.attr in ("warning", "error", "exception")
-                and isinstance(node.func.value, ast.Name)
-                and node.func.value.id in ("log", "_log")
+                and ast.unparse(node.func.value).removeprefix("self.").lstrip("_") in ("log", "troubles")
                 and node.args
                 and isinstance(node.args[0], ast.Constant)
             ):

@@ -16,9 +16,11 @@ from urllib.parse import urlsplit
 
 import pytest
 import trustme
+from structlog.testing import capture_logs
 
 from dexaflow.admission.decisions import Request, refuse
 from dexaflow.admission.envelope import question, read_answer
+from dexaflow.endpoint.serving import TokenFile
 from dexaflow.model.execution import Execution, Resources
 
 HOOKS = """
@@ -353,3 +355,19 @@ def test_the_log_names_the_line_of_the_hook_that_failed_and_never_one_of_ours(st
     assert (said["event"], said["cause"]) == (
         "hook_failed", f"it raised TypeError: reason must be text, not None ({folder}/policies.py:{number})",
     )  # fmt: skip
+
+
+def test_a_token_file_that_is_gone_is_said_once_and_the_last_good_token_stays(tmp_path: Path) -> None:
+    """It is looked for every second."""
+    path = tmp_path / "token"
+    path.write_text("first\n")
+    token = TokenFile(path)
+    with capture_logs() as lines:
+        for _ in range(2):
+            path.unlink()
+            for _ in range(10):
+                token.refresh()
+            assert token() == "first"
+            path.write_text("first\n")
+            token.refresh()
+    assert [line["event"] for line in lines] == ["token_not_reloaded"] * 2

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dexaflow.base.errors import ConfigError
+from dexaflow.hooks import files
 from dexaflow.hooks.files import FileWatch, WatchedFile, token_in
 
 KEY = "execution.admission.webhook.token_file"
@@ -196,3 +197,28 @@ def test_watch_tells_of_a_change_and_survives_a_failure(tmp_path: Path) -> None:
     finally:
         watch.stop()
     assert tellings == ["second", "third"]
+
+
+def test_a_look_that_fails_again_and_again_is_said_once(tmp_path: Path) -> None:
+    """It is tried every second."""
+    looks: list[int] = []
+    seen_enough = threading.Event()
+
+    class Failing:
+        key = KEY
+
+        def refresh(self) -> bool:
+            looks.append(1)
+            if len(looks) == 5:
+                seen_enough.set()
+            if len(looks) == 3:
+                return False
+            raise RuntimeError("a fault of ours")
+
+    with structlog.testing.capture_logs() as lines, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "CHECK_SECONDS", 0.001)
+        watch = FileWatch([Failing()], lambda _: None)
+        watch.start()
+        assert seen_enough.wait(20)
+        watch.stop()
+    assert [line["event"] for line in lines] == ["file_watch_failed"] * 2  # and once more after it had succeeded

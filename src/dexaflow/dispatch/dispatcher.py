@@ -22,6 +22,7 @@ from dexaflow.base.steps import Step, reached
 from dexaflow.dispatch.line import Ended, Line, Moved, Started, TooOld, Waits
 from dexaflow.dispatch.waiting import next_ask
 from dexaflow.model.attempt import Attempt
+from dexaflow.observe.troubles import Troubles
 from dexaflow.store import admitting, people
 from dexaflow.store.bridge import Store
 from dexaflow.store.running import RetryRule
@@ -96,6 +97,7 @@ class Dispatcher:
         self._probing: dict[str, str] = {}  # hook -> the attempt sent to probe it
         self._again: dict[str, Attempt] = {}  # queued anew while an earlier walk of theirs has not come back
         self._failures: dict[str, int] = {}  # walks in a row that failed on our side
+        self._troubles = Troubles(__name__)
         self._woken = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
         self._waiting_to_start: list[Attempt] = []
@@ -169,7 +171,7 @@ class Dispatcher:
             except TermLost:
                 raise
             except StoreError as error:
-                log.error("hold_round_failed", cause=str(error))
+                self._troubles.error("hold_round_failed", cause=str(error))
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _ask_held(self, group: asyncio.TaskGroup) -> None:
@@ -180,7 +182,7 @@ class Dispatcher:
             except TermLost:
                 raise
             except Exception as error:  # noqa: BLE001 - a full disk passes; holds must be asked again when it has
-                log.error("hold_round_failed", cause=str(error))
+                self._troubles.error("hold_round_failed", cause=str(error))
                 wait = 1.0
             try:
                 async with asyncio.timeout(wait):
@@ -255,7 +257,7 @@ class Dispatcher:
         except TermLost:
             raise
         except Exception as error:  # noqa: BLE001 - one attempt's trouble is not another's
-            log.error("walk_failed", cause=f"{type(error).__name__}: {error}", **_fields(attempt))
+            self._troubles.error("walk_failed", cause=f"{type(error).__name__}: {error}", **_fields(attempt))
             await self._set_aside(attempt)
         finally:
             if probe:
@@ -322,7 +324,7 @@ class Dispatcher:
             except TermLost:
                 raise
             except Exception as error:  # noqa: BLE001 - tried until it works
-                log.error("requeue_failed", cause=f"{type(error).__name__}: {error}", **_fields(attempt))
+                self._troubles.error("requeue_failed", cause=f"{type(error).__name__}: {error}", **_fields(attempt))
                 pause = _PAUSE_SECONDS
                 continue
             if not waits:  # it was cancelled or cleared, or is launching: the watch looks after it

@@ -49,6 +49,7 @@ class TokenFile:
     path: Path
     token: str = field(init=False, repr=False)
     _seen: tuple[int, int, int] = field(init=False, repr=False)
+    _unseen: bool = field(init=False, repr=False, default=False)
 
     def __post_init__(self) -> None:
         try:
@@ -62,16 +63,19 @@ class TokenFile:
         return self.token
 
     def refresh(self) -> None:
-        """Read the file again if it changed."""
+        """Read the file again if it changed. That it cannot be found is said once, until it is there again."""
+        unseen, self._unseen = self._unseen, True
         try:
             stamp = _stamp(self.path)
+            unseen = self._unseen = False
             if stamp == self._seen:
                 return
             self._seen = stamp
             self.token = _token(self.path.read_bytes())
         except (OSError, ValueError) as error:
-            cause = error.strerror if isinstance(error, OSError) else str(error)
-            _log.error("token_not_reloaded", cause=cause)
+            if not unseen:
+                cause = error.strerror if isinstance(error, OSError) else str(error)
+                _log.error("token_not_reloaded", cause=cause)
 
 
 def _token(content: bytes) -> str:

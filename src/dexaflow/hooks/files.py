@@ -159,13 +159,17 @@ class FileWatch:
         self._stop.set()
 
     def _look(self) -> None:
+        failing: set[str] = set()
         while not self._stop.wait(CHECK_SECONDS):
             for file in self._files:
                 try:
                     if file.refresh() and not self._stop.is_set():
                         self._changed(file)
+                    failing.discard(file.key)
                 except Exception:  # noqa: BLE001 - a look that fails must not be the last
-                    _log.exception("file_watch_failed", key=file.key)
+                    if file.key not in failing:  # said once, until a look succeeds
+                        _log.exception("file_watch_failed", key=file.key)
+                    failing.add(file.key)
 
 
 class Watched(Protocol):

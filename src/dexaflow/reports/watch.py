@@ -14,6 +14,7 @@ from dexaflow.base.clock import Clock
 from dexaflow.base.errors import TermLost
 from dexaflow.base.steps import Step, reached
 from dexaflow.executors.ports import Executor, Exit
+from dexaflow.observe.troubles import Troubles
 from dexaflow.store import reporting
 from dexaflow.store.bridge import Store
 from dexaflow.store.people import ToKill
@@ -45,6 +46,7 @@ class Watch:
         self._retry = retry
         self._silence = silence
         self._wake_scheduler = wake_scheduler
+        self._troubles = Troubles(__name__)
         self._heard: dict[str, float] = {}  # launch id -> monotonic seconds
         self._launching: dict[str, float] = {}
         self._busy: set[str] = set()
@@ -103,7 +105,7 @@ class Watch:
                     except TermLost:
                         raise
                     except Exception as error:  # noqa: BLE001 - a full disk passes; watching goes on
-                        log.error("watch_failed", cause=f"{type(error).__name__}: {error}")
+                        self._troubles.error("watch_failed", cause=f"{type(error).__name__}: {error}")
             finally:
                 self._group = None
 
@@ -144,7 +146,7 @@ class Watch:
             raise
         except Exception as error:  # noqa: BLE001 - the next sweep tries again
             self._undone.setdefault(launch_id, work)
-            log.error("ending_failed", launch_id=launch_id, cause=f"{type(error).__name__}: {error}")
+            self._troubles.error("ending_failed", cause=f"{type(error).__name__}: {error}", launch_id=launch_id)
         finally:
             self._busy.discard(launch_id)
 

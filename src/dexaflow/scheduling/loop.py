@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-import structlog
-
 from dexaflow.base.clock import Clock
 from dexaflow.base.errors import TermLost, UsageError
 from dexaflow.base.ids import time_ordered_id
@@ -18,6 +16,7 @@ from dexaflow.base.steps import Step, reached
 from dexaflow.model.attempt import Attempt
 from dexaflow.model.dags import DagSpec
 from dexaflow.model.states import Event, RunState, State
+from dexaflow.observe.troubles import Troubles
 from dexaflow.scheduling.progress import advance
 from dexaflow.scheduling.timetable import RunSlot, Timetable
 from dexaflow.store import people, registering, running, slots
@@ -26,7 +25,6 @@ from dexaflow.store.transaction import Tx, from_iso
 
 __all__ = ["SWEEP_SECONDS", "Pass", "Scheduler", "next_run_at", "one_pass"]
 
-log = structlog.get_logger()
 SWEEP_SECONDS = 5.0  # the longest the scheduler sleeps: what an event missed is found by then
 ADVANCED_AT_ONCE = 200  # runs looked at in one transaction
 _BEHIND = 0.05  # between passes when there is more to do
@@ -121,6 +119,7 @@ class Scheduler:
         self._bits = run_id_bits
         self._on_queued = on_queued
         self._on_kill = on_kill
+        self._troubles = Troubles(__name__)
         self._woken = asyncio.Event()
         self.passed_at: tuple[float, datetime] | None = None  # when a pass last succeeded, on both clocks
 
@@ -138,7 +137,7 @@ class Scheduler:
             except TermLost:
                 raise
             except Exception as error:  # noqa: BLE001 - a full disk passes; the scheduler must be there when it has
-                log.error("schedule_pass_failed", cause=str(error))
+                self._troubles.error("schedule_pass_failed", cause=str(error))
                 await asyncio.sleep(1.0)
                 continue
             self.passed_at = self._clock.monotonic(), self._clock.now()
@@ -160,7 +159,7 @@ class Scheduler:
         except TermLost:
             raise
         except Exception as error:  # noqa: BLE001 - a reason is not worth the scheduler; the next sweep says it
-            log.error("sweep_failed", cause=str(error))
+            self._troubles.error("sweep_failed", cause=str(error))
 
     def _pass(self, tx: Tx) -> Pass:
         return one_pass(tx, self._parallelism, self._bits)

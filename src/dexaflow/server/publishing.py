@@ -10,6 +10,7 @@ from dexaflow.base.errors import DagError, StoreError, TermLost
 from dexaflow.base.steps import Step, reached
 from dexaflow.loading.registry import FileResult
 from dexaflow.model.dags import DagSpec
+from dexaflow.observe.troubles import Troubles
 from dexaflow.policy.checks import check_task
 from dexaflow.policy.policy import Policy
 from dexaflow.scheduling.loop import planner
@@ -40,6 +41,7 @@ class Publisher:
         self._store = store
         self._policy = policy
         self._wake_scheduler = wake_scheduler
+        self._troubles = Troubles(__name__)
 
     async def publish(self, result: FileResult) -> None:
         """Register one file's DAGs, or keep what is wrong with it; a file that fails keeps its last good versions.
@@ -82,7 +84,7 @@ class Publisher:
             except TermLost:
                 raise
             except StoreError as error:
-                log.error("publish_failed", cause=str(error))
+                self._troubles.error("publish_failed", cause=str(error))
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     @staticmethod

@@ -13,6 +13,7 @@ from dexaflow.base.errors import DexaflowError, TermLost
 from dexaflow.base.steps import Step, reached
 from dexaflow.executors.ports import Executor
 from dexaflow.loading.versions import remove_unused
+from dexaflow.observe.troubles import Troubles
 from dexaflow.reports.logs import LogFiles
 from dexaflow.reports.watch import Watch
 from dexaflow.store import leading, people
@@ -51,6 +52,7 @@ async def keep_time(store: Store, kept: Callable[[], None]) -> None:
 
     `kept` is called after each write: this control plane still leads, and its database takes writes.
     """
+    troubles = Troubles(__name__)
     while True:
         await asyncio.sleep(TICK_SECONDS)
         try:
@@ -59,11 +61,12 @@ async def keep_time(store: Store, kept: Callable[[], None]) -> None:
         except TermLost:
             raise
         except DexaflowError as error:
-            log.error("tick_failed", cause=str(error))
+            troubles.error("tick_failed", cause=str(error))
 
 
 async def remove_what_is_old(store: Store, logs: LogFiles, versions: Path, retention: float, clock: Clock) -> None:
     """Remove finished runs with all that belongs to them once they are older than `history.retention`."""
+    troubles = Troubles(__name__)
     while True:
         try:
             await _remove_runs(store, logs, _before(clock.now(), retention))
@@ -73,7 +76,7 @@ async def remove_what_is_old(store: Store, logs: LogFiles, versions: Path, reten
         except TermLost:
             raise
         except (DexaflowError, OSError) as error:
-            log.error("retention_failed", cause=str(error))
+            troubles.error("retention_failed", cause=str(error))
         await asyncio.sleep(RETENTION_SECONDS)
 
 
