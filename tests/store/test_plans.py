@@ -4,20 +4,23 @@ Every statement that the loops really execute over 10,000 rows is taken down, an
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, insert
 
 from dexaflow.admission.results import Held, Outcome
-from dexaflow.store import admitting, gauges, leading, people, reporting, slots
+from dexaflow.store import admitting, gauges, leading, people, reporting, running, slots
+from dexaflow.store.migrating import migrate
 from dexaflow.store.schema import attempt_history, reviews, runs, task_instances
 from dexaflow.store.transaction import Tx, iso
 from tests.store.world import World, a_review, a_task, opened
 
-MANY = 10_000
+MANY, FEW = 10_000, 100
 # These hold only what is under way or due, by their own condition: walking through all of one is what is wanted.
 SMALL_INDEXES = {"ix_ti_occupying", "ix_ti_scheduled", "ix_ti_retry", "ix_runs_dirty", "ix_runs_timeout"}
 
@@ -25,7 +28,21 @@ SMALL_INDEXES = {"ix_ti_occupying", "ix_ti_scheduled", "ix_ti_retry", "ix_runs_d
 @pytest.fixture(scope="module")
 def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """10,000 ended runs with a task and a review each, and 10,000 attempts held."""
-    world = World(opened("sqlite", tmp_path_factory.mktemp("crowded"))).lead()
+    world = with_history(tmp_path_factory.mktemp("crowded"), MANY)
+    yield world
+    world.engine.dispose()
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """The same with a hundred of each."""
+    world = with_history(tmp_path_factory.mktemp("calm"), FEW)
+    yield world
+    world.engine.dispose()
+
+
+def with_history(folder: Path, many: int) -> World:
+    world = World(opened("sqlite", folder)).lead()
     world.register(a_task(), max_active_runs=3)
     world.register(a_task(), dag_id="hourly", schedule="0 * * * *")
     now = iso(world.wall)
@@ -42,21 +59,17 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     ended = {"state": "success", "ended_at": now}
     held = {"state": "held", "hook": "webhook", "reason": "frozen", "held_at": now}
     with world.engine.begin() as conn:
-        for i in range(MANY):
+        for i in range(many):
             conn.execute(insert(runs), run | ended | {"run_id": f"old-{i}"})
             conn.execute(insert(runs), run | {"run_id": f"held-{i}", "state": "running"})
-        for i in range(MANY):
+        for i in range(many):
             tenant = {"tenant_id": f"tenant-{i % 7}"}
             conn.execute(insert(task_instances), task | ended | {"attempt_id": f"old-{i}", "run_id": f"old-{i}"})
             conn.execute(insert(attempt_history), task | ended | {"attempt_id": f"h-{i}", "run_id": f"old-{i}"})
             due = {"next_ask_due": 900.0 + i, "turn": i, "attempt_id": f"held-{i}", "run_id": f"held-{i}"}
             conn.execute(insert(task_instances), task | held | tenant | due)
             conn.execute(insert(reviews), review | {"attempt_id": f"held-{i}", "run_id": f"held-{i}"})
-    with world.engine.connect() as conn:
-        conn.exec_driver_sql("ANALYZE")
-        conn.commit()
-    yield world
-    world.engine.dispose()
+    return world
 
 
 @contextmanager
@@ -144,3 +157,68 @@ def test_people_and_retention(crowded: World) -> None:
         crowded.do(gauges.pool_slots)
     assert old
     assert walks(crowded, statements) == []
+
+
+# What loops do again and again while nothing, or little, is due. Limits are such that both worlds have as much due.
+ROUNDS: dict[str, Callable[[Tx], object]] = {
+    "the holds that are due": lambda tx: admitting.due_holds(tx, limit=7, besides=frozenset(), busy={}, per_tenant=48),
+    "no hold that is due": lambda tx: admitting.due_holds(
+        replace(tx, up=0.0), limit=64, besides=frozenset(), busy={}, per_tenant=48
+    ),
+    "when the next hold is due": admitting.next_hold_due,
+    "whom to send as a probe": lambda tx: admitting.probe_candidate(tx, "webhook", besides=frozenset({"held-0"})),
+    "which slots are taken": slots.slots_taken,
+    "who gets slots": lambda tx: slots.take_slots(tx, 16),
+    "whose pool is missing": slots.note_never_fitting,
+    "what is due next": running.next_due,
+    "launches that did not start": reporting.old_launches,
+    "attempts that went silent": reporting.silent_attempts,
+    "the control plane's tick": leading.tick,
+}
+
+
+@pytest.mark.parametrize("name", ROUNDS)
+def test_a_round_costs_the_same_however_many_are_held_or_ended(name: str, crowded: World, calm: World) -> None:
+    # Steps of SQLite's own machine: the plan says which index is used, not how far it is walked.
+    many, few = steps(crowded, ROUNDS[name]), steps(calm, ROUNDS[name])
+    assert many <= few + 200, f"{few} steps with {FEW} of each, {many} with {MANY}"
+
+
+def steps(world: World, verb: Callable[[Tx], object]) -> int:
+    taken = 0
+
+    def one_more() -> None:
+        nonlocal taken
+        taken += 1
+
+    def counted(tx: Tx) -> None:
+        driver = tx._driver()
+        driver.set_progress_handler(one_more, 1)
+        try:
+            verb(tx)
+        finally:
+            driver.set_progress_handler(None, 0)
+
+    world.do(counted)
+    assert taken
+    return taken
+
+
+def test_whatever_a_database_has_learnt_about_itself_the_planner_is_told_the_same(calm: World) -> None:
+    wanted = _statistics(calm.engine)
+    with calm.engine.begin() as conn:
+        conn.exec_driver_sql("ANALYZE")
+    assert _statistics(calm.engine) != wanted
+    migrate(calm.engine)
+    assert _statistics(calm.engine) == wanted
+
+
+def _statistics(engine: Engine) -> list[Any]:
+    with engine.begin() as conn:
+        return sorted(tuple(r) for r in conn.exec_driver_sql("SELECT tbl, idx, stat FROM sqlite_stat1"))
+
+
+def test_every_index_of_the_tasks_is_known_to_the_planner(calm: World) -> None:
+    with calm.engine.begin() as conn:
+        there = {r.name for r in conn.exec_driver_sql("PRAGMA index_list(task_instances)")}
+    assert {index for _, index, _ in _statistics(calm.engine)} == there

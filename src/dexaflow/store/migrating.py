@@ -11,6 +11,7 @@ from sqlalchemy import Engine
 
 from dexaflow.base.errors import StoreError
 from dexaflow.base.steps import Step, reached
+from dexaflow.store.planning import tell_planner
 
 __all__ = ["migrate"]
 
@@ -28,6 +29,7 @@ def migrate(engine: Engine) -> None:
     with engine.begin() as connection:
         current = MigrationContext.configure(connection).get_current_revision()
         if current == script.get_current_head():
+            tell_planner(connection)
             return
         if current is not None and current not in {r.revision for r in script.walk_revisions()}:
             raise StoreError(
@@ -35,4 +37,5 @@ def migrate(engine: Engine) -> None:
             )
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
+        tell_planner(connection)
         reached(Step.SCHEMA_CHANGED)
