@@ -1,11 +1,13 @@
 """A real database of Lite in a folder, led by whoever measures."""
 
-import uuid
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 from dexaflow.base.clock import SystemClock
+from dexaflow.base.ids import TimeOrderedIds
 from dexaflow.store import leading, people
 from dexaflow.store.bridge import StoreThread, UpClock, run_alone
 from dexaflow.store.engine import open_writer
@@ -17,9 +19,7 @@ __all__ = ["Database", "new_id"]
 T = TypeVar("T")
 
 
-def new_id() -> str:
-    """Draw an id, as the server does."""
-    return str(uuid.uuid4())
+new_id = TimeOrderedIds(lambda: time.time_ns() // 1_000_000, os.urandom)  # as the server draws them
 
 
 class Database:

@@ -22,7 +22,7 @@ from dexaflow.api.app import App, create_app
 from dexaflow.api.front import token_check
 from dexaflow.base.clock import Clock, SystemClock
 from dexaflow.base.errors import DexaflowError
-from dexaflow.base.ids import RandomIds
+from dexaflow.base.ids import RandomIds, TimeOrderedIds
 from dexaflow.base.steps import Step, reached
 from dexaflow.config.schema import Config
 from dexaflow.dispatch.dispatcher import Dispatcher, hold_counts
@@ -106,7 +106,7 @@ async def _run(
     on_ready: Callable[[str, str], None] | None,
     closing: contextlib.AsyncExitStack,
 ) -> None:
-    new_id = RandomIds(os.urandom)
+    new_id = TimeOrderedIds(lambda: int(clock.now().timestamp() * 1000), os.urandom)
 
     def run_id_bits() -> int:
         return secrets.randbits(80)
@@ -152,7 +152,7 @@ async def _run(
         policy=policy,
         fail_open=config.execution.admission.fail_open,
         clock=clock,
-        new_uid=new_id,
+        new_uid=RandomIds(os.urandom),
         new_incident=lambda: secrets.token_hex(6),
         observer=_Observer(metrics, lambda: dispatcher.wake()),
     )

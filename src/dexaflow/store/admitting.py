@@ -65,7 +65,7 @@ def placement_document(
                 "annotations": dict(execution.annotations),
                 "priority_class_name": execution.priority_class_name,
             },
-            "settings": [setting._asdict() for setting in settings],
+            "settings": [{"field": field, "key": key, "value": value, "by": by} for field, key, value, by in settings],
             "dedicated": dedicated,
         }
     )
