@@ -75,13 +75,6 @@ def test_after_30_s_one_may_ask_and_no_second() -> None:
     assert take_ticket(breaker, 31.0)[1] is None
 
 
-def test_the_probe_goes_to_nobody_but_the_chosen() -> None:
-    """Of many attempts waiting when the 30 s end, exactly one is asked."""
-    breaker, nothing = take_ticket(opened(), 30.0, may_probe=False)
-    assert nothing is None
-    assert take_ticket(breaker, 30.0)[1] is not None
-
-
 def test_a_probe_that_succeeds_closes_it() -> None:
     breaker = ask(opened(), End.ANSWERED, 30.0)
     assert (is_open(breaker), breaker.failures) == (False, 0)
@@ -160,16 +153,16 @@ class Asking(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
 
-    @rule(target=tickets, may_probe=st.booleans())
-    def ask(self, may_probe: bool) -> tuple[Ticket, int] | None:
-        self.breaker, ticket = take_ticket(self.breaker, self.now, may_probe=may_probe)
+    @rule(target=tickets)
+    def ask(self) -> tuple[Ticket, int] | None:
+        self.breaker, ticket = take_ticket(self.breaker, self.now)
         if self.opened_at is None:
             assert ticket is not None
             assert not ticket.probe
         else:
             out = self.probe is not None and self.now < self.probe[1] + PROBE_LOST_SECONDS
             due = self.now >= self.opened_at + OPEN_SECONDS and not out
-            assert (ticket is not None) == (due and may_probe)
+            assert (ticket is not None) == due
             if ticket is not None:
                 assert ticket.probe
                 self.probe = (ticket, self.now)

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dexaflow.admission.decisions import Admit, Changes, Decision, Hold, Refuse, admit, hold, refuse
+from dexaflow.admission.decisions import MAX_ANSWER_BYTES, Admit, Changes, Decision, Hold, Refuse, admit, hold, refuse
 from dexaflow.admission.envelope import (
-    MAX_ANSWER_BYTES,
     AnswerError,
     QuestionError,
     answer,

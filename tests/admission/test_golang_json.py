@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dexaflow.admission.decoding import ANSWER, MAX_ANSWER_BYTES
+from dexaflow.admission.decisions import MAX_ANSWER_BYTES
+from dexaflow.admission.decoding import ANSWER
 from dexaflow.admission.golang_json import MAX_DEPTH, Cause, Fault, Flag, ListOf, Record, Text, TextMap, Whole, read
 from dexaflow.base.text import shown
 from tests.vectors_loader import load

@@ -100,15 +100,11 @@ def breaker_state(breaker: Breaker, now: float) -> BreakerState:
     return BreakerState.OPEN
 
 
-def take_ticket(breaker: Breaker, now: float, *, may_probe: bool = True) -> tuple[Breaker, Ticket | None]:
-    """Return the breaker with a ticket taken, and the ticket; None when nothing may be asked.
-
-    Args:
-        may_probe: Whether this asker is the one to probe with; of many that wait, one is (R7.4).
-    """
+def take_ticket(breaker: Breaker, now: float) -> tuple[Breaker, Ticket | None]:
+    """Return the breaker with a ticket taken, and the ticket; None when nothing may be asked."""
     if breaker.opened_at is None:
         return breaker, Ticket(breaker.epoch)
-    if not (may_probe and probe_due(breaker, now)):
+    if not probe_due(breaker, now):
         return breaker, None
     # A new epoch for each probe: one that was given up as lost must not settle in its successor's name.
     taken = replace(breaker, epoch=breaker.epoch + 1, probe_since=now)

@@ -9,6 +9,7 @@ from dexaflow.admission.decisions import NO_CHANGES, Admit, Changes, Hold, Refus
 from dexaflow.admission.envelope import AnswerError, read_answer
 from dexaflow.base.text import clean_reason
 from dexaflow.model.execution import Execution
+from dexaflow.policy.policy import Policy
 
 __all__ = ["AnswerCheck", "AnswerVerdict", "check_answer"]
 
@@ -37,12 +38,6 @@ class AnswerCheck:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Lists:
-    priority_classes: frozenset[str] | None
-    service_accounts: frozenset[str] | None
-
-
 def check_answer(
     body: bytes,
     *,
@@ -69,7 +64,7 @@ def check_answer(
         case Refuse(reason=reason):
             return AnswerCheck(AnswerVerdict.REFUSE, reason=clean_reason(reason))
         case Admit(changes=changes):
-            allowed = _Lists(_set_of(priority_classes), _set_of(service_accounts))
+            allowed = Policy(priority_classes=_set_of(priority_classes), service_accounts=_set_of(service_accounts))
             applied = apply_changes(changes, Execution(), (), by="hook:", allowed=allowed)
             if isinstance(applied, NotAllowed):
                 return AnswerCheck(AnswerVerdict.CHANGE_REFUSED, changes=changes, problem=applied.problem)

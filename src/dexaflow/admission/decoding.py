@@ -18,7 +18,6 @@ from dexaflow.model.execution import EMPTY
 
 __all__ = [
     "ANSWER",
-    "MAX_ANSWER_BYTES",
     "PLACEMENT",
     "Answer",
     "decode_answer",

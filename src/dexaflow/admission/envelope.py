@@ -10,8 +10,17 @@ from typing import Any, Final
 import msgspec
 
 from dexaflow.admission import golang_json
-from dexaflow.admission.decisions import Admit, Decision, Hold, Refuse, Request, well_formed
-from dexaflow.admission.decoding import MAX_ANSWER_BYTES, PLACEMENT, decode_answer, frozen, placement_values
+from dexaflow.admission.decisions import (
+    MAX_ANSWER_BYTES,
+    Admit,
+    Changes,
+    Decision,
+    Hold,
+    Refuse,
+    Request,
+    well_formed,
+)
+from dexaflow.admission.decoding import PLACEMENT, decode_answer, frozen, placement_values
 from dexaflow.admission.golang_json import Flag, Record, Text, TextMap, Whole
 from dexaflow.base.errors import DexaflowError
 from dexaflow.base.text import quoted
@@ -21,13 +30,13 @@ from dexaflow.model.execution import Execution, Resources
 __all__ = [
     "API_VERSION",
     "KIND",
-    "MAX_ANSWER_BYTES",
     "MAX_QUESTION_BYTES",
     "AnswerError",
     "Answers",
     "QuestionError",
     "answer",
     "decision_of",
+    "placement",
     "question",
     "read_answer",
     "read_question",
@@ -88,43 +97,28 @@ def question(request: Request) -> bytes:
                 for name, amounts in (("requests", resources.requests), ("limits", resources.limits))
                 if amounts
             },
-            "execution": _placement(
-                node_selector=execution.node_selector,
-                tolerations=execution.tolerations,
-                labels=execution.labels,
-                annotations=execution.annotations,
-                priority_class_name=execution.priority_class_name,
-                service_account=execution.service_account,
-            ),
+            "execution": placement(execution),
             "service_account_chosen": request.service_account_chosen,
         },
     }
     return _encoded(document)
 
 
-def _placement(
-    *,
-    node_selector: Mapping[str, str],
-    tolerations: tuple[Toleration, ...],
-    labels: Mapping[str, str],
-    annotations: Mapping[str, str],
-    priority_class_name: str,
-    service_account: str,
-) -> dict[str, Any]:
-    """Return the fields that a question's `execution` and an answer's `changes` have in common, empty ones left out."""
+def placement(of: Execution | Changes) -> dict[str, Any]:
+    """Return a question's `execution`, or an answer's `changes`, in the spec's words; empty fields are left out."""
     fields: dict[str, Any] = {}
-    if service_account:
-        fields["service_account"] = service_account
-    if node_selector:
-        fields["node_selector"] = dict(node_selector)
-    if tolerations:
-        fields["tolerations"] = [_toleration_document(t) for t in tolerations]
-    if labels:
-        fields["labels"] = dict(labels)
-    if annotations:
-        fields["annotations"] = dict(annotations)
-    if priority_class_name:
-        fields["priority_class_name"] = priority_class_name
+    if of.service_account:
+        fields["service_account"] = of.service_account
+    if of.node_selector:
+        fields["node_selector"] = dict(of.node_selector)
+    if of.tolerations:
+        fields["tolerations"] = [_toleration_document(t) for t in of.tolerations]
+    if of.labels:
+        fields["labels"] = dict(of.labels)
+    if of.annotations:
+        fields["annotations"] = dict(of.annotations)
+    if of.priority_class_name:
+        fields["priority_class_name"] = of.priority_class_name
     return fields
 
 
@@ -250,8 +244,7 @@ _LONGEST_REMEMBERED: Final = 2_048  # bytes: so that all of them together stay s
 
 
 class Answers:
-    """`read_answer` for the answers of one hook: one that differs from an earlier one in its uid alone is not read
-    anew.
+    """`read_answer` for one hook, which does not read anew what differs from an earlier answer in its uid alone.
 
     Policies say few things, again and again, to ever new questions. An answer is known by what stands before and after
     the one place where its question's uid stands. That place is the `uid` it echoes, since the answer was read as one
@@ -325,14 +318,7 @@ def _answer(uid: str, decision: Decision) -> bytes:
         case Admit(changes=changes):
             response["decision"] = "admit"
             if changes:
-                response["changes"] = _placement(
-                    node_selector=changes.node_selector,
-                    tolerations=changes.tolerations,
-                    labels=changes.labels,
-                    annotations=changes.annotations,
-                    priority_class_name=changes.priority_class_name,
-                    service_account=changes.service_account,
-                )
+                response["changes"] = placement(changes)
         case Hold(reason=reason):
             response["decision"] = "hold"
             response["reason"] = reason

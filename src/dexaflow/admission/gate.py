@@ -24,6 +24,7 @@ from dexaflow.admission.breaker import (
 )
 from dexaflow.admission.changes import AllowLists, Merges, NotAllowed
 from dexaflow.admission.decisions import NO_CHANGES, Admit, Decision, Hold, Refuse, Request
+from dexaflow.admission.hook_errors import described
 from dexaflow.admission.ports import HookCaller, NotPut, Observer, Paced
 from dexaflow.admission.results import _SEAL, Admitted, Held, Outcome, Refused, Review, Verdict
 from dexaflow.base.clock import Clock
@@ -157,7 +158,7 @@ class Gate:
             except HookBroken as error:
                 broken, end = error, End.FAILED
             except Exception as error:  # noqa: BLE001 - foreign code: whatever it raises is a hook without a decision
-                broken, end = HookBroken(_described(error), timed_out=isinstance(error, TimeoutError)), End.FAILED
+                broken, end = HookBroken(described(error), timed_out=isinstance(error, TimeoutError)), End.FAILED
         finally:  # the ticket was taken above, so it is given back whatever happens
             hook.settle(ticket, end, broken)
         if broken is not None:
@@ -339,11 +340,3 @@ def _without_own_keys(execution: Execution) -> Execution:
         labels={key: value for key, value in labels.items() if not is_reserved(key)},
         annotations={key: value for key, value in annotations.items() if not is_reserved(key)},
     )
-
-
-def _described(error: Exception) -> str:
-    """Return an exception as one text for the log, also one that cannot be printed."""
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - foreign code again
-        return type(error).__name__
