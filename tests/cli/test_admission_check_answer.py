@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dexaflow.admission.check_answer import check_answer
-from dexaflow.cli.answer_lines import Lists, check_lines
+from dexaflow.cli.answer_lines import check_lines
+from dexaflow.policy.policy import Policy
 
 MAIN = "import sys; from dexaflow.cli.admission_commands import app; app(prog_name='dexaflow admission')"
 
@@ -283,7 +284,7 @@ def test_a_reader_that_goes_away_is_no_traceback() -> None:
 
 
 def checked(item: object) -> dict[str, Any]:
-    (line,) = check_lines([json.dumps(item).encode() + b"\n"], Lists())
+    (line,) = check_lines([json.dumps(item).encode() + b"\n"], Policy())
     assert line.text.isascii()
     assert "\n" not in line.text
     result: dict[str, Any] = json.loads(line.text)

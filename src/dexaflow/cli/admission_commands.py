@@ -10,7 +10,7 @@ import typer
 from dexaflow.cli.output import FAILED, USAGE, Output, errors_in_one_line, keep_stdout, print_fields, print_json
 
 if TYPE_CHECKING:
-    from dexaflow.cli.answer_lines import Lists
+    from dexaflow.policy.policy import Policy
 
 __all__ = ["app"]
 
@@ -48,25 +48,25 @@ def check_answer(
     from dexaflow.base.errors import UsageError
 
     with errors_in_one_line(USAGE):
-        lists = _lists(config)
+        policy = _policy(config)
         if jsonl and uid is not None:
             raise UsageError("--uid does not go with --jsonl; write a uid in each line")
         if jsonl:
-            readable = _check_lines(file, lists)
+            readable = _check_lines(file, policy)
         else:
             body = _read(file)
     if jsonl:
         raise typer.Exit(0 if readable else FAILED)
-    _check_one(body, uid, lists, output)
+    _check_one(body, uid, policy, output)
 
 
-def _check_one(body: bytes, uid: str | None, lists: "Lists", output: Output) -> None:
+def _check_one(body: bytes, uid: str | None, policy: "Policy", output: Output) -> None:
     from dexaflow.admission.check_answer import check_answer as check
     from dexaflow.base.text import NO_REASON
     from dexaflow.cli.answer_lines import as_json
 
     result = as_json(
-        check(body, uid=uid, priority_classes=lists.priority_classes, service_accounts=lists.service_accounts)
+        check(body, uid=uid, priority_classes=policy.priority_classes, service_accounts=policy.service_accounts)
     )
     if output is Output.JSON:
         print_json(result)
@@ -82,7 +82,7 @@ def _check_one(body: bytes, uid: str | None, lists: "Lists", output: Output) -> 
         raise typer.Exit(FAILED)
 
 
-def _check_lines(file: str, lists: "Lists") -> bool:
+def _check_lines(file: str, policy: "Policy") -> bool:
     """Write a line for each line of `file`; return whether all of them could be read."""
     from dexaflow.base.errors import UsageError
     from dexaflow.cli.answer_lines import check_lines
@@ -91,7 +91,7 @@ def _check_lines(file: str, lists: "Lists") -> bool:
     out = sys.stdout.buffer
     try:
         with sys.stdin.buffer if file == "-" else open(file, "rb") as source:
-            for checked in check_lines(source, lists):
+            for checked in check_lines(source, policy):
                 out.write(checked.text.encode("ascii") + b"\n")
                 out.flush()  # whoever feeds a pipe line by line waits for the answer
                 readable = readable and checked.readable
@@ -113,16 +113,15 @@ def _read(file: str) -> bytes:
         raise UsageError(f"{file} cannot be read: {error.strerror}; name a file, or - for standard input") from None
 
 
-def _lists(config: Path | None) -> "Lists":
-    """Return the allowlists of a configuration, without one those that are not set."""
-    from dexaflow.cli.answer_lines import Lists
+def _policy(config: Path | None) -> "Policy":
+    """Return the policy of a configuration; without one nothing is set."""
+    from dexaflow.policy.policy import Policy
 
     if config is None:
-        return Lists()
+        return Policy()
     from dexaflow.config import load_config
 
-    allowlist = load_config(config, os.environ, base_dir=config.absolute().parent).execution_allowlist
-    return Lists(allowlist.priority_classes, allowlist.service_accounts)
+    return load_config(config, os.environ, base_dir=config.absolute().parent).policy()
 
 
 @app.command()

@@ -9,19 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from dexaflow.admission.check_answer import AnswerCheck, check_answer
-from dexaflow.admission.decisions import Changes
+from dexaflow.admission.envelope import placement
 from dexaflow.base.text import quoted
 from dexaflow.cli.output import json_text
+from dexaflow.policy.policy import Policy
 
-__all__ = ["CheckedLine", "Lists", "as_json", "changes_as_json", "check_lines"]
-
-
-@dataclass(frozen=True, slots=True)
-class Lists:
-    """The allowlists that changes are checked against; None: not set."""
-
-    priority_classes: frozenset[str] | None = None
-    service_accounts: frozenset[str] | None = None
+__all__ = ["CheckedLine", "as_json", "check_lines"]
 
 
 _KEYS = frozenset({"name", "body_b64", "uid", "priority_classes", "service_accounts"})
@@ -43,7 +36,7 @@ class _BadLine(Exception):  # noqa: N818 - caught here
         self.name = name
 
 
-def check_lines(lines: Iterable[bytes], defaults: Lists) -> Iterator[CheckedLine]:
+def check_lines(lines: Iterable[bytes], defaults: Policy) -> Iterator[CheckedLine]:
     """Yield one line for each line that is not blank.
 
     A line that cannot be read gives an object with its `name`, as far as it has one, and an `error`; the rest goes on.
@@ -64,29 +57,12 @@ def as_json(check: AnswerCheck) -> dict[str, object]:
     return {
         "verdict": str(check.verdict),
         "reason": check.reason,
-        "changes": changes_as_json(check.changes),
+        "changes": placement(check.changes),
         "problem": check.problem or None,
     }
 
 
-def changes_as_json(changes: Changes) -> dict[str, object]:
-    """Return what changes set, in the spec's words; fields that they leave alone are left out."""
-    fields: dict[str, object] = {}
-    for name in ("node_selector", "labels", "annotations"):
-        if value := getattr(changes, name):
-            fields[name] = dict(value)
-    if changes.tolerations:
-        fields["tolerations"] = [
-            {name: text for name in ("key", "operator", "value", "effect") if (text := getattr(toleration, name))}
-            for toleration in changes.tolerations
-        ]
-    for name in ("priority_class_name", "service_account"):
-        if value := getattr(changes, name):
-            fields[name] = value
-    return fields
-
-
-def _check(line: bytes, defaults: Lists) -> dict[str, object]:
+def _check(line: bytes, defaults: Policy) -> dict[str, object]:
     try:
         item = json.loads(line.decode("utf-8"), object_pairs_hook=_Object)
     except UnicodeDecodeError as error:

@@ -9,11 +9,10 @@ from uuid import uuid4
 
 from dexaflow.admission.changes import NotAllowed, apply_changes
 from dexaflow.admission.decisions import NO_CHANGES, Admit, Changes, Decision, Request
-from dexaflow.admission.envelope import AnswerError, QuestionError, question, read_answer, read_question
+from dexaflow.admission.envelope import AnswerError, QuestionError, placement, question, read_answer, read_question
 from dexaflow.admission.ports import HookCaller
 from dexaflow.base.errors import HookBroken, UsageError
 from dexaflow.base.text import NO_REASON, clean_reason, shown
-from dexaflow.cli.answer_lines import changes_as_json
 from dexaflow.cli.output import print_fields, print_text
 from dexaflow.config import Config
 from dexaflow.hooks.files import token_in
@@ -217,7 +216,7 @@ def as_json(exchange: Exchange) -> dict[str, object]:
         "uid": exchange.request.uid,
         "verdict": exchange.verdict,
         "reason": exchange.reason,
-        "changes": changes_as_json(exchange.changes),
+        "changes": placement(exchange.changes),
         "problem": exchange.problem or None,
         "seconds": round(exchange.seconds, 6),
         "http": None if sent is None else asdict(sent),
@@ -240,7 +239,7 @@ def print_exchange(exchange: Exchange) -> None:
     fields: dict[str, object] = {"verdict": exchange.verdict}
     if exchange.reason or exchange.verdict in ("hold", "refuse"):
         fields["reason"] = exchange.reason or NO_REASON
-    fields |= {f"changes.{name}": value for name, value in changes_as_json(exchange.changes).items()}
+    fields |= {f"changes.{name}": value for name, value in placement(exchange.changes).items()}
     if exchange.problem:
         fields["problem"] = exchange.problem
     fields["time"] = f"{exchange.seconds * 1000:.1f} ms"
