@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dexaflow.loading.calendars import schedule_problem
 from dexaflow.model.dag_rules import PRESETS
-from dexaflow.scheduling.timetable import RunSlot, Timetable
+from dexaflow.scheduling.timetable import ScheduledRun, Timetable
 
 DAY = timedelta(days=1)
 
@@ -28,14 +28,14 @@ def daily(catchup: bool = False, start: str | None = "2026-03-01 00:00", since: 
     )
 
 
-def logical(slot: RunSlot | None) -> datetime | None:
+def logical(slot: ScheduledRun | None) -> datetime | None:
     return None if slot is None else slot.logical_date
 
 
 def test_a_run_is_made_when_the_schedule_fires_and_its_interval_reaches_back_to_the_firing_before() -> None:
     slot = daily().next_run(at("2026-03-10 06:00"), NOW)
     fires = at("2026-03-11 06:00")
-    assert slot == RunSlot(fires, at("2026-03-10 06:00"), fires, fires)
+    assert slot == ScheduledRun(fires, at("2026-03-10 06:00"), fires, fires)
 
 
 def test_moments_are_utc_whatever_the_time_zone() -> None:
@@ -94,7 +94,7 @@ def test_a_dag_without_schedule_makes_no_runs() -> None:
 
 def test_once_comes_once_at_the_start_date() -> None:
     start = at("2026-03-20 06:07")
-    assert Timetable("@once", "UTC", start).next_run(None, NOW) == RunSlot(start, start, start, start)
+    assert Timetable("@once", "UTC", start).next_run(None, NOW) == ScheduledRun(start, start, start, start)
     assert Timetable("@once", "UTC", start).next_run(start, NOW) is None
     assert logical(Timetable("@once", since=NOW).next_run(None, NOW + DAY)) == NOW
 

@@ -18,19 +18,19 @@ from dexaflow.model.dags import DagSpec
 from dexaflow.model.states import Event, RunState, State
 from dexaflow.observe.troubles import Troubles
 from dexaflow.scheduling.progress import advance
-from dexaflow.scheduling.timetable import RunSlot, Timetable
+from dexaflow.scheduling.timetable import ScheduledRun, Timetable
 from dexaflow.store import people, registering, running, slots
 from dexaflow.store.bridge import Store
 from dexaflow.store.transaction import Tx, from_iso
 
-__all__ = ["SWEEP_SECONDS", "Pass", "Scheduler", "next_run_at", "one_pass"]
+__all__ = ["SWEEP_SECONDS", "Pass", "Scheduler", "one_pass", "planner"]
 
 SWEEP_SECONDS = 5.0  # the longest the scheduler sleeps: what an event missed is found by then
 ADVANCED_AT_ONCE = 200  # runs looked at in one transaction
 _BEHIND = 0.05  # between passes when there is more to do
 
 
-def next_run_at(spec: DagSpec, last: datetime | None, since: datetime, now: datetime) -> RunSlot | None:
+def next_scheduled_run(spec: DagSpec, last: datetime | None, since: datetime, now: datetime) -> ScheduledRun | None:
     """Return the DAG's next scheduled run after the one of logical date `last`."""
     timetable = Timetable(spec.schedule, spec.timezone, spec.start_date, spec.catchup, since=since)
     return timetable.next_run(last, now)
@@ -65,14 +65,14 @@ def one_pass(tx: Tx, parallelism: int, run_id_bits: Callable[[], int]) -> Pass:
         if not running.room_for_runs(tx, dag.dag_id, spec):
             running.make_no_runs(tx, dag.dag_id)  # until one of its runs has ended
             continue
-        slot = next_run_at(spec, last, from_iso(dag.registered_at), tx.now)
-        if slot is not None and slot.run_after <= tx.now:
+        due = next_scheduled_run(spec, last, from_iso(dag.registered_at), tx.now)
+        if due is not None and due.run_after <= tx.now:
             new = running.NewRun(
-                time_ordered_id(int(tx.now.timestamp() * 1000), run_id_bits()), "scheduled", slot.logical_date,
-                slot.data_interval_start, slot.data_interval_end, {}, "schedule",
+                time_ordered_id(int(tx.now.timestamp() * 1000), run_id_bits()), "scheduled", due.logical_date,
+                due.data_interval_start, due.data_interval_end, {}, "schedule",
             )  # fmt: skip
             running.create_run(tx, dag.dag_id, new)
-            last = slot.logical_date
+            last = due.logical_date
         running.plan_next(tx, dag.dag_id, last, planner(tx))
     timed_out = []
     for run_id in running.runs_timed_out(tx):
@@ -84,16 +84,16 @@ def one_pass(tx: Tx, parallelism: int, run_id_bits: Callable[[], int]) -> Pass:
     advanced = running.advance_runs(tx, _advance, ADVANCED_AT_ONCE)
     more |= advanced.looked_at >= ADVANCED_AT_ONCE or advanced.ended > 0
     queued = slots.take_slots(tx, parallelism)
-    due = running.next_due(tx)
-    return Pass(tuple(queued), tuple(timed_out), more, due.schedule_at, due.wait_due)
+    then = running.next_due(tx)
+    return Pass(tuple(queued), tuple(timed_out), more, then.schedule_at, then.wait_due)
 
 
 def planner(tx: Tx) -> registering.NextRun:
     """Return the rule by which a DAG's next run is planned, at the time of this transaction."""
 
     def plan(spec: DagSpec, last: datetime | None, registered: datetime) -> datetime | None:
-        slot = next_run_at(spec, last, registered, tx.now)
-        return None if slot is None else slot.run_after
+        due = next_scheduled_run(spec, last, registered, tx.now)
+        return None if due is None else due.run_after
 
     return plan
 

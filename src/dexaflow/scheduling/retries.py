@@ -4,11 +4,9 @@ Only a try that failed comes here: its task failed or timed out, its agent died,
 too long on a broken hook (`dispatch_failed`, R7.2). One that was rejected or refused fails at once (R1.4).
 """
 
-from datetime import datetime, timedelta
-
 from dexaflow.model.dags import TaskSpec
 
-__all__ = ["after_failure", "seconds_to_retry"]
+__all__ = ["seconds_to_retry"]
 
 
 def seconds_to_retry(task: TaskSpec, try_number: int, max_tries: int) -> float | None:
@@ -22,9 +20,3 @@ def seconds_to_retry(task: TaskSpec, try_number: int, max_tries: int) -> float |
         max_tries: How many tries there may be in all, the first included; grows when a person clears the task.
     """
     return task.retry_delay if try_number < max_tries else None
-
-
-def after_failure(task: TaskSpec, try_number: int, max_tries: int, now: datetime) -> datetime | None:
-    """Return when the next try is due, or None when no try is left; `now` is when the try failed."""
-    wait = seconds_to_retry(task, try_number, max_tries)
-    return None if wait is None else now + timedelta(seconds=wait)

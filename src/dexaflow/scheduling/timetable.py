@@ -1,4 +1,4 @@
-"""When the schedule makes runs: one slot after the other, from values alone.
+"""When the schedule makes runs: one run after the other, from values alone.
 
 A run is made when the schedule fires: its logical date is that moment, its data interval reaches back to the firing
 before. Firings missed (the server was down, the DAG was paused, its start date lies back) are made up as Airflow
@@ -6,17 +6,17 @@ does: with `catchup` each of them, in order; without it the latest one only, and
 """
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, tzinfo
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from datetime import UTC, datetime
 
+from dexaflow.authoring.options import zone_of
 from dexaflow.model import dag_rules as rules
 from dexaflow.scheduling.cron import Cron
 
-__all__ = ["RunSlot", "Timetable"]
+__all__ = ["ScheduledRun", "Timetable"]
 
 
 @dataclass(frozen=True, slots=True)
-class RunSlot:
+class ScheduledRun:
     """One run that the schedule asks for. All in aware UTC."""
 
     logical_date: datetime  # when the schedule fires
@@ -52,12 +52,12 @@ class Timetable:
         if self.schedule is None or self.schedule == rules.ONCE:
             return
         try:
-            cron = Cron(_expression(self.schedule), _zone(self.timezone))
+            cron = Cron(rules.PRESETS.get(self.schedule, self.schedule), zone_of(self.timezone))
         except ValueError:
             return
         object.__setattr__(self, "_cron", cron)
 
-    def next_run(self, last: datetime | None, now: datetime) -> RunSlot | None:
+    def next_run(self, last: datetime | None, now: datetime) -> ScheduledRun | None:
         """Return the run to make next: at once when its `run_after` has come, else then. None: never again.
 
         Without `catchup` the answer depends on `now`, since the latest missed firing wins: ask again when making it.
@@ -70,7 +70,7 @@ class Timetable:
         _aware(now)
         first = (self.start_date or self.since or now).astimezone(UTC)
         if self.schedule == rules.ONCE:
-            return RunSlot(first, first, first, first) if last is None else None
+            return ScheduledRun(first, first, first, first) if last is None else None
         if self._cron is None:
             return None
         fires = _at_or_after(self._cron, first)
@@ -80,29 +80,7 @@ class Timetable:
             fires = max(fires, _at_or_before(self._cron, now) or fires)
         if fires is None:
             return None
-        return RunSlot(fires, self._cron.before(fires) or fires, fires, fires)
-
-
-def _expression(schedule: str) -> str:
-    """Return the five fields of a schedule. Raises `ValueError`."""
-    fields = rules.cron(schedule)
-    if fields is None:
-        raise ValueError("is missing")
-    expression = rules.PRESETS.get(fields, fields)
-    try:
-        Cron(expression, UTC)
-    except ValueError as error:
-        raise ValueError(f"{rules.shown(schedule)} is not a cron expression that ever comes: {error}") from None
-    return expression
-
-
-def _zone(name: str) -> tzinfo:
-    if name == "UTC":
-        return UTC  # there even where no time zone data are
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
-        raise ValueError(f"{rules.shown(name)} is not known; write a name like Europe/Berlin") from None
+        return ScheduledRun(fires, self._cron.before(fires) or fires, fires, fires)
 
 
 def _aware(moment: datetime | None) -> None:
