@@ -173,4 +173,3 @@ def test_a_database_that_cannot_be_read_is_one_clear_error(database: Database) -
         conn.exec_driver_sql("DROP TABLE reviews")
     with pytest.raises(StoreError, match="cannot be read"):
         database.reader.reviews_of("a")
-    assert database.reader.is_up()

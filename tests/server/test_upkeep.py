@@ -13,7 +13,7 @@ from dexaflow.reports.logs import LogFiles
 from dexaflow.reports.watch import Watch
 from dexaflow.scheduling.retries import seconds_to_retry
 from dexaflow.server.upkeep import remove_what_is_old, take_up
-from dexaflow.store import people, registering
+from dexaflow.store import registering, retention
 from dexaflow.store.bridge import StoreThread
 from dexaflow.store.engine import open_writer
 from dexaflow.store.leading import Found
@@ -49,17 +49,17 @@ class Kept:
         loaded = registering.DagFile("acme", f"{dag_id}.py", snapshot, (DagSpec(dag_id, (a_task(),)),))
         assert self.world.do(lambda tx: registering.register_file(tx, loaded, (), lambda *_: None))[0] == ()
 
-    async def one_round(self, retention: float) -> None:
+    async def one_round(self, retention_seconds: float) -> None:
         """Let the retention do its work once."""
         begun = asyncio.create_task(
-            remove_what_is_old(self.store, self.logs, self.versions, retention, self.world)
+            remove_what_is_old(self.store, self.logs, self.versions, retention_seconds, self.world)
         )  # fmt: skip
         done = asyncio.Event()
         inner = self.store.do
 
         async def watching(verb):  # type: ignore[no-untyped-def]
             result = await inner(verb)
-            if verb is people.snapshots_in_use:
+            if verb is retention.snapshots_in_use:
                 asyncio.get_running_loop().call_later(0.2, done.set)
             return result
 

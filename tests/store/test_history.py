@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from dexaflow.store import admitting, gauges, leading, people
+from dexaflow.store import admitting, gauges, leading, retention
 from dexaflow.store.engine import open_reader
 from dexaflow.store.reading import Reader
 from dexaflow.store.reading_filters import AttemptFilter, DagFilter, RunFilter
@@ -157,8 +157,13 @@ def test_what_looks_over_everything_now_and_then_looks_at_no_run_twice(little: W
     for world in (little, much):
         for number in range(20):
             world.register(a_task(f"t{number}"), dag_id="edited")
-        assert world.do(people.snapshots_in_use)
-        looks = (people.snapshots_in_use, people.remove_unused_versions, gauges.attempts_in_state, gauges.pool_slots)
+        assert world.do(retention.snapshots_in_use)
+        looks = (
+            retention.snapshots_in_use,
+            retention.remove_unused_versions,
+            gauges.attempts_in_state,
+            gauges.pool_slots,
+        )
         found.append([work(world.engine, partial(world.do, look)) for look in looks])
     assert all(large <= 2 * small + 2 for small, large in zip(*found, strict=True)), found
 
@@ -170,9 +175,9 @@ def test_retention_removes_the_same_piece_of_any_history(little: World, much: Wo
         before = iso(world.wall)
 
         def piece(world: World = world, before: str = before) -> None:
-            old = world.do(lambda tx: people.old_runs(tx, before))
+            old = world.do(lambda tx: retention.old_runs(tx, before))
             assert old
-            assert not world.do(lambda tx: people.remove_runs(tx, old, before))
+            assert not world.do(lambda tx: retention.remove_runs(tx, old, before))
 
         found.append(work(world.engine, piece))
     assert found[1] <= 2 * found[0] + 2, found
@@ -186,7 +191,7 @@ def test_a_list_says_how_many_there_are_whatever_comes_and_goes(tmp_path: Path) 
     for change in (
         lambda: None,
         lambda: world.trigger("one more"),
-        lambda: world.do(lambda tx: people.remove_runs(tx, ["old-1", "old-2"], iso(world.wall))),
+        lambda: world.do(lambda tx: retention.remove_runs(tx, ["old-1", "old-2"], iso(world.wall))),
     ):
         change()
         totals.append((reader.runs(RunFilter(), limit=5).total, reader.attempts(AttemptFilter(), limit=5).total))

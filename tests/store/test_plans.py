@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Engine, insert
 
 from dexaflow.admission.results import Held, Outcome
-from dexaflow.store import admitting, gauges, leading, people, reporting, running, slots
+from dexaflow.store import admitting, gauges, leading, people, reporting, retention, running, slots
 from dexaflow.store.migrating import migrate
 from dexaflow.store.schema import attempt_history, reviews, runs, task_instances
 from dexaflow.store.transaction import Tx, iso
@@ -138,8 +138,8 @@ def test_what_comes_of_an_ask(crowded: World) -> None:
 
 def test_the_watch_and_the_ticks(crowded: World) -> None:
     with taken_down(crowded.engine) as statements:
-        crowded.do(reporting.old_launches)
-        crowded.do(reporting.silent_attempts)
+        crowded.do(reporting.launching_attempts)
+        crowded.do(reporting.running_attempts)
         crowded.do(lambda tx: reporting.live_launch(tx, "launch-1"))
         crowded.do(leading.tick)
     assert walks(crowded, statements) == []
@@ -151,8 +151,8 @@ def test_people_and_retention(crowded: World) -> None:
         crowded.do(lambda tx: people.cancel_run(tx, "held-6", "cancelled"))
         crowded.do(lambda tx: people.clear_tasks(tx, "held-6", None, downstream=False, only_failed=False))
         before = iso(crowded.wall.replace(year=2100))
-        old = crowded.do(lambda tx: people.old_runs(tx, before))
-        crowded.do(lambda tx: people.remove_runs(tx, old[:2], before))
+        old = crowded.do(lambda tx: retention.old_runs(tx, before))
+        crowded.do(lambda tx: retention.remove_runs(tx, old[:2], before))
         crowded.do(gauges.attempts_in_state)
         crowded.do(gauges.pool_slots)
     assert old
@@ -171,8 +171,8 @@ ROUNDS: dict[str, Callable[[Tx], object]] = {
     "who gets slots": lambda tx: slots.take_slots(tx, 16),
     "whose pool is missing": slots.note_never_fitting,
     "what is due next": running.next_due,
-    "launches that did not start": reporting.old_launches,
-    "attempts that went silent": reporting.silent_attempts,
+    "launches that did not start": reporting.launching_attempts,
+    "attempts that went silent": reporting.running_attempts,
     "the control plane's tick": leading.tick,
 }
 

@@ -17,6 +17,7 @@
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 from dexaflow.base.text import shown
 
@@ -33,6 +34,7 @@ __all__ = [
     "StoreError",
     "TermLost",
     "UsageError",
+    "not_found",
 ]
 
 
@@ -64,6 +66,11 @@ class UsageError(DexaflowError):
 
 class NotFound(UsageError):  # noqa: N818 - HTTP's word
     """There is no such thing."""
+
+
+def not_found(kind: Literal["DAG", "hook", "pool", "run"], name: str) -> NotFound:
+    """Return the error for a name that nothing of that kind has."""
+    return NotFound(f"there is no {kind} '{name}'; `dexaflow {kind.lower()}s list` shows them")
 
 
 class Conflict(UsageError):  # noqa: N818 - HTTP's word

@@ -7,7 +7,7 @@ from typing import Any
 from dexaflow.admission.gate import Gate
 from dexaflow.api.ports import Breaker, HookStatus
 from dexaflow.base.clock import Clock
-from dexaflow.base.errors import NotFound
+from dexaflow.base.errors import NotFound, not_found
 from dexaflow.base.ids import time_ordered_id
 from dexaflow.base.steps import Step, reached
 from dexaflow.dispatch.dispatcher import Dispatcher, hold_counts
@@ -104,7 +104,7 @@ class ServerCommands:
     async def ask_now(self, *, attempt_id: str | None, hook: str | None) -> int:
         """Have held attempts asked now (R6.3). Raises `NotFound`."""
         if hook is not None and hook not in {s.name for s in self._gate.status()} and not self._holds(hook):
-            raise NotFound(f"there is no hook '{hook}'; `dexaflow hooks list` shows them")
+            raise not_found("hook", hook)
         count = await self._store.do(lambda tx: people.ask_now(tx, attempt_id=attempt_id, hook=hook))
         if attempt_id is not None and not count:
             raise NotFound("that attempt is not held; `dexaflow holds list` shows what is")

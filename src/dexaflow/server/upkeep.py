@@ -16,7 +16,7 @@ from dexaflow.loading.versions import remove_unused
 from dexaflow.observe.troubles import Troubles
 from dexaflow.reports.logs import LogFiles
 from dexaflow.reports.watch import Watch
-from dexaflow.store import leading, people
+from dexaflow.store import leading, retention
 from dexaflow.store.bridge import Store
 from dexaflow.store.transaction import Tx, iso
 
@@ -64,14 +64,16 @@ async def keep_time(store: Store, kept: Callable[[], None]) -> None:
             troubles.error("tick_failed", cause=str(error))
 
 
-async def remove_what_is_old(store: Store, logs: LogFiles, versions: Path, retention: float, clock: Clock) -> None:
+async def remove_what_is_old(
+    store: Store, logs: LogFiles, versions: Path, retention_seconds: float, clock: Clock
+) -> None:
     """Remove finished runs with all that belongs to them once they are older than `history.retention`."""
     troubles = Troubles(__name__)
     while True:
         try:
-            await _remove_runs(store, logs, _before(clock.now(), retention))
-            await store.do(people.remove_unused_versions)
-            in_use = await store.do(people.snapshots_in_use)
+            await _remove_runs(store, logs, _before(clock.now(), retention_seconds))
+            await store.do(retention.remove_unused_versions)
+            in_use = await store.do(retention.snapshots_in_use)
             await asyncio.to_thread(partial(remove_unused, versions, in_use, now=clock.now().timestamp()))
         except TermLost:
             raise
@@ -82,7 +84,7 @@ async def remove_what_is_old(store: Store, logs: LogFiles, versions: Path, reten
 
 async def _remove_runs(store: Store, logs: LogFiles, before: str) -> None:
     def old(tx: Tx) -> list[str]:
-        return people.old_runs(tx, before)
+        return retention.old_runs(tx, before)
 
     while runs := await store.do(old):
         for run_id in runs:  # first, so that a crash in between leaves no logs that nobody knows of
@@ -95,11 +97,11 @@ async def _remove_runs(store: Store, logs: LogFiles, before: str) -> None:
 
 
 def _remove(run_ids: list[str], before: str, tx: Tx) -> bool:
-    return people.remove_runs(tx, run_ids, before)
+    return retention.remove_runs(tx, run_ids, before)
 
 
-def _before(now: datetime, retention: float) -> str:
+def _before(now: datetime, retention_seconds: float) -> str:
     try:
-        return iso(now - timedelta(seconds=retention))
+        return iso(now - timedelta(seconds=retention_seconds))
     except OverflowError:  # longer than the calendar: everything is kept
         return iso(datetime.min.replace(tzinfo=UTC))

@@ -1,10 +1,10 @@
-"""What people ask for: cancel, clear, pause, pools; and what retention removes."""
+"""What people ask for: cancel, clear, pause, pools, ask now."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dexaflow.base.errors import Conflict, NotFound, UsageError
+from dexaflow.base.errors import Conflict, NotFound, UsageError, not_found
 from dexaflow.base.steps import Step, reached
 from dexaflow.model.states import RUN_ENDED, Event, RunState, State
 from dexaflow.store.registering import spec_of
@@ -18,17 +18,12 @@ __all__ = [
     "clear_tasks",
     "delete_pool",
     "ensure_default_pool",
-    "old_runs",
-    "remove_runs",
-    "remove_unused_versions",
     "set_note",
     "set_paused",
     "set_pool",
-    "snapshots_in_use",
 ]
 
 DEFAULT_POOL = "default_pool"
-REMOVED_AT_ONCE = 1_000  # rows; some tens of milliseconds
 DEFAULT_POOL_SLOTS = 128  # Airflow's
 
 
@@ -57,7 +52,7 @@ def cancel_run(tx: Tx, run_id: str, why: str) -> ToKill:
     """
     run = tx.one("SELECT state, stop FROM runs WHERE run_id = :r", r=run_id)
     if run is None:
-        raise NotFound(f"there is no run '{run_id}'; `dexaflow runs list` shows them")
+        raise not_found("run", run_id)
     if RunState(run.state) in RUN_ENDED:
         raise Conflict(f"run '{run_id}' has ended ({run.state}); there is nothing to cancel")
     launches: list[tuple[str, str]] = []
@@ -108,7 +103,7 @@ def clear_tasks(
     """
     run = tx.one("SELECT version_id, state, stop FROM runs WHERE run_id = :r", r=run_id)
     if run is None:
-        raise NotFound(f"there is no run '{run_id}'; `dexaflow runs list` shows them")
+        raise not_found("run", run_id)
     spec = spec_of(tx, run.version_id)
     known = {t.task_id for t in spec.tasks}
     wanted = set(known if task_ids is None else task_ids)
@@ -168,13 +163,13 @@ def set_paused(tx: Tx, dag_id: str, *, paused: bool, by: str = "") -> None:
         " paused_at = CASE WHEN NOT :p THEN NULL WHEN is_paused THEN paused_at ELSE :now END WHERE dag_id = :d",
         p=paused, d=dag_id, now=tx.now_iso, by=by,
     ):  # fmt: skip
-        raise NotFound(f"there is no DAG '{dag_id}'; `dexaflow dags list` shows them")
+        raise not_found("DAG", dag_id)
 
 
 def set_note(tx: Tx, run_id: str, note: str) -> None:
     """Set a run's note. Raises `NotFound`."""
     if not tx.run("UPDATE runs SET note = :n WHERE run_id = :r", n=note, r=run_id):
-        raise NotFound(f"there is no run '{run_id}'; `dexaflow runs list` shows them")
+        raise not_found("run", run_id)
 
 
 def ensure_default_pool(tx: Tx) -> None:
@@ -206,7 +201,7 @@ def delete_pool(tx: Tx, name: str) -> None:
     ):
         raise Conflict(f"pool '{name}' is in use; wait for its tasks to end, or set its slots to 0")
     if not tx.run("DELETE FROM pools WHERE pool = :p", p=name):
-        raise NotFound(f"there is no pool '{name}'; `dexaflow pools list` shows them")
+        raise not_found("pool", name)
 
 
 def ask_now(tx: Tx, *, attempt_id: str | None, hook: str | None) -> int:
@@ -220,56 +215,3 @@ def ask_now(tx: Tx, *, attempt_id: str | None, hook: str | None) -> int:
         "UPDATE task_instances SET next_ask_due = :up, next_ask_at = :now WHERE hook = :h AND state = 'held'",
         up=tx.up, now=tx.now_iso, h=hook,
     )  # fmt: skip
-
-
-def snapshots_in_use(tx: Tx) -> set[str]:
-    """Return the snapshots that a DAG's latest version or a kept run needs."""
-    rows = tx.all(
-        "SELECT DISTINCT snapshot FROM dag_versions v WHERE id IN (SELECT version_id FROM dags)"
-        " OR EXISTS (SELECT 1 FROM runs r WHERE r.version_id = v.id)"
-    )
-    return {r.snapshot for r in rows}
-
-
-def old_runs(tx: Tx, ended_before: str, limit: int = 20) -> list[str]:
-    """Return runs that ended before a moment (`history.retention`); their logs go first, then they."""
-    rows = [
-        *tx.all("SELECT run_id FROM runs WHERE state = 'success' AND ended_at < :before ORDER BY ended_at LIMIT :limit",
-                before=ended_before, limit=limit),
-        *tx.all("SELECT run_id FROM runs WHERE state = 'failed' AND ended_at < :before ORDER BY ended_at LIMIT :limit",
-                before=ended_before, limit=limit),
-    ]  # fmt: skip
-    return [r.run_id for r in rows]
-
-
-def remove_runs(tx: Tx, run_ids: Sequence[str], ended_before: str, *, at_most: int = REMOVED_AT_ONCE) -> bool:
-    """Remove runs with their tries, reviews and results, unless they were cleared meanwhile and run again.
-
-    Stops after `at_most` rows, since the loops wait for the transaction; a run's task instances go with it in one, so
-    that nobody finds half of them. Returns whether something may be left to remove.
-    """
-    removed = 0
-    for run_id in run_ids:
-        ended = "SELECT 1 FROM runs WHERE run_id = :r AND state IN ('success', 'failed') AND ended_at < :before"
-        if tx.one(ended, r=run_id, before=ended_before) is None:
-            continue
-        for table, key in (("reviews", "id"), ("results", "run_id, task_id"), ("attempt_history", "attempt_id")):
-            removed += tx.run(
-                f"DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} WHERE run_id = :r LIMIT :n)",
-                r=run_id, n=at_most - removed,
-            )  # fmt: skip
-            if removed >= at_most:
-                return True
-        for table in ("task_instances", "runs"):
-            removed += tx.run(f"DELETE FROM {table} WHERE run_id = :r", r=run_id)
-        if removed >= at_most:
-            return True
-    return False
-
-
-def remove_unused_versions(tx: Tx) -> int:
-    """Remove the versions that neither are a DAG's latest nor have a run that is kept. Returns how many."""
-    return tx.run(
-        "DELETE FROM dag_versions WHERE id NOT IN (SELECT version_id FROM dags)"
-        " AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.version_id = dag_versions.id)"
-    )

@@ -18,12 +18,11 @@ from sqlalchemy import (
     and_,
     exists,
     func,
-    literal_column,
     select,
 )
 from sqlalchemy.exc import SQLAlchemyError
 
-from dexaflow.base.errors import NotFound, StoreError
+from dexaflow.base.errors import NotFound, StoreError, not_found
 from dexaflow.model.dags import DagSpec
 from dexaflow.model.states import State
 from dexaflow.store.reading_filters import (
@@ -119,7 +118,7 @@ class Reader:
         """Return one DAG, also one whose file is gone. Raises `NotFound`."""
         row = self._first(dag_select().where(dags.c.dag_id == dag_id))
         if row is None:
-            raise NotFound(f"there is no DAG '{dag_id}'; `dexaflow dags list` shows them")
+            raise not_found("DAG", dag_id)
         return dag_row(row)
 
     def versions(self, dag_id: str, *, limit: int, offset: int = 0, newest_first: bool = False) -> Page[VersionRow]:
@@ -198,7 +197,7 @@ class Reader:
         """Return one run. Raises `NotFound`."""
         row = self._first(run_select().where(runs.c.run_id == run_id))
         if row is None:
-            raise NotFound(f"there is no run '{run_id}'; `dexaflow runs list` shows them")
+            raise not_found("run", run_id)
         return run_row(row)
 
     def active_runs(self, dag_id: str) -> int:
@@ -331,7 +330,7 @@ class Reader:
                 watched_select().where(task_instances.c.run_id == run_id).order_by(task_instances.c.task_id)
             ).all()
         if run is None:
-            raise NotFound(f"there is no run '{run_id}'; `dexaflow runs list` shows them")
+            raise not_found("run", run_id)
         return run_row(run), [watched_task(t) for t in tasks]
 
     # -- admission --------------------------------------------------------------------------------------------------
@@ -379,7 +378,7 @@ class Reader:
         with self._reading() as conn:
             found = conn.execute(select(pools).where(pools.c.pool == name)).all()
             if not found:
-                raise NotFound(f"there is no pool '{name}'; `dexaflow pools list` shows them")
+                raise not_found("pool", name)
             return with_slots(conn, found)[0]
 
     def result(self, run_id: str, task_id: str) -> ResultRow | None:
@@ -398,14 +397,6 @@ class Reader:
             .where(results.c.run_id == run_id, results.c.task_id == task_id)
         )  # fmt: skip
         return None if row is None else ResultRow(**row._mapping)
-
-    def is_up(self) -> bool:
-        """Whether the database answers."""
-        try:
-            self._first(select(literal_column("1")))
-        except StoreError:
-            return False
-        return True
 
     # -- how --------------------------------------------------------------------------------------------------------
 

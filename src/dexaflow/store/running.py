@@ -1,4 +1,4 @@
-"""Runs: made by schedule or by a person, advanced as their tasks end, and given pool slots."""
+"""Runs: made by schedule or by a person, advanced as their tasks end; and the next try of a task."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from dexaflow.base.errors import Conflict, NotFound, UsageError
+from dexaflow.base.errors import Conflict, UsageError, not_found
 from dexaflow.base.steps import Step, reached
 from dexaflow.model.attempt import Attempt
 from dexaflow.model.dags import DagSpec, TaskSpec
@@ -62,7 +62,7 @@ def create_run(tx: Tx, dag_id: str, new: NewRun) -> bool:
     """
     dag = tx.one("SELECT tenant_id, version_id, is_active FROM dags WHERE dag_id = :d", d=dag_id)
     if dag is None:
-        raise NotFound(f"there is no DAG '{dag_id}'; `dexaflow dags list` shows them")
+        raise not_found("DAG", dag_id)
     if not dag.is_active:
         raise Conflict(f"the file of DAG '{dag_id}' is gone; bring it back to run it")
     if tx.one("SELECT 1 FROM runs WHERE run_id = :r", r=new.run_id) is not None:
@@ -108,9 +108,9 @@ def create_run(tx: Tx, dag_id: str, new: NewRun) -> bool:
 
 
 def due_dags(tx: Tx, limit: int = 50) -> list[Row]:
-    """Return active, unpaused DAGs whose schedule is due: dag_id, version_id, last_logical_date, registered_at."""
+    """Return active, unpaused DAGs whose schedule is due, with what it takes to plan their next run."""
     return tx.all(
-        "SELECT dag_id, version_id, last_logical_date, registered_at, next_run_at FROM dags"
+        "SELECT dag_id, version_id, last_logical_date, registered_at FROM dags"
         " WHERE is_active AND NOT is_paused AND next_run_at IS NOT NULL AND next_run_at <= :now"
         " ORDER BY next_run_at LIMIT :limit",
         now=tx.now_iso, limit=limit,

@@ -1,6 +1,6 @@
 """`history.retention` bounds what is kept, and takes nothing that is in use."""
 
-from dexaflow.store import people, registering
+from dexaflow.store import people, registering, retention
 from dexaflow.store.transaction import iso
 from tests.store.world import World, a_review, a_task
 
@@ -12,7 +12,7 @@ def counts(world: World) -> dict[str, int]:
 
 
 def old(world: World) -> list[str]:
-    return world.do(lambda tx: people.old_runs(tx, iso(world.wall)))
+    return world.do(lambda tx: retention.old_runs(tx, iso(world.wall)))
 
 
 def test_a_run_goes_with_everything_that_belongs_to_it(world: World) -> None:
@@ -31,7 +31,7 @@ def test_a_run_goes_with_everything_that_belongs_to_it(world: World) -> None:
     world.pass_time(1)
     assert old(world) == ["r"]
     assert all(counts(world).values())
-    world.do(lambda tx: people.remove_runs(tx, ["r"], iso(world.wall)))
+    world.do(lambda tx: retention.remove_runs(tx, ["r"], iso(world.wall)))
     assert counts(world) == dict.fromkeys(TABLES, 0)
 
 
@@ -45,7 +45,7 @@ def test_a_large_run_goes_in_pieces_and_its_tasks_at_once_at_the_end(world: Worl
     world.pass_time(1)
     left, seen = True, []
     while left:
-        left = world.do(lambda tx: people.remove_runs(tx, ["r"], iso(world.wall), at_most=10))
+        left = world.do(lambda tx: retention.remove_runs(tx, ["r"], iso(world.wall), at_most=10))
         seen.append((counts(world)["reviews"], counts(world)["task_instances"]))
     assert seen == [(15, 3), (5, 3), (0, 0)]
     assert counts(world) == dict.fromkeys(TABLES, 0)
@@ -57,7 +57,7 @@ def test_a_run_that_was_cleared_meanwhile_stays(world: World) -> None:
     world.pass_time(1)
     assert old(world) == ["r"]
     world.clear()
-    world.do(lambda tx: people.remove_runs(tx, ["r"], iso(world.wall)))
+    world.do(lambda tx: retention.remove_runs(tx, ["r"], iso(world.wall)))
     assert counts(world)["runs"] == 1
 
 
@@ -71,10 +71,10 @@ def test_versions_nobody_needs_go_even_when_no_run_does(world: World) -> None:
     attempt = world.running(a_task("first"))
     for i in range(5):
         world.register(a_task(f"t{i}"))
-    assert world.do(people.remove_unused_versions) == 4
+    assert world.do(retention.remove_unused_versions) == 4
     assert [r.number for r in world.rows("SELECT number FROM dag_versions ORDER BY number")] == [1, 6]
-    assert world.do(people.remove_unused_versions) == 0
+    assert world.do(retention.remove_unused_versions) == 0
     assert world.ended(attempt) is not None
     world.do(lambda tx: registering.remove_file(tx, "acme", "d.py"))
-    assert world.do(people.remove_unused_versions) == 0
-    assert world.do(people.snapshots_in_use) == {"snapshot"}
+    assert world.do(retention.remove_unused_versions) == 0
+    assert world.do(retention.snapshots_in_use) == {"snapshot"}

@@ -15,7 +15,7 @@ from dexaflow.api.own import render, shapes
 from dexaflow.api.own.paging import Page
 from dexaflow.api.problems import problem_docs
 from dexaflow.api.services import Services
-from dexaflow.base.errors import Conflict, NotFound
+from dexaflow.base.errors import Conflict, not_found
 from dexaflow.model.states import State
 from dexaflow.store.reading_filters import AttemptFilter
 
@@ -87,7 +87,7 @@ def hold_routes(services: Services) -> APIRouter:
             if query.run_id is not None:
                 await services.read(services.reader.run, query.run_id)
             if query.hook is not None and query.hook not in await hook_names():
-                raise NotFound(f"there is no hook '{query.hook}'; `dexaflow hooks list` shows them")
+                raise not_found("hook", query.hook)
         return answer({"holds": [render.hold(r) for r in page.rows], "total_entries": page.total})
 
     @router.post("/holds/ask-now", response_model=shapes.AskedNow, responses=problem_docs(404, 409))
@@ -97,7 +97,7 @@ def hold_routes(services: Services) -> APIRouter:
             known = await hook_names()
             count = await services.commands.ask_now(attempt_id=None, hook=body.hook)
             if not count and body.hook not in known:
-                raise NotFound(f"there is no hook '{body.hook}'; `dexaflow hooks list` shows them")
+                raise not_found("hook", body.hook)
             return answer({"count": count})
         attempt_id = body.attempt_id
         if body.run_id is not None and body.task_id is not None:
