@@ -114,13 +114,13 @@ class Watch:
         now = self._clock.monotonic()
         for launch_id, work in list(self._undone.items()):
             self._start(launch_id, work)
-        launching = dict(await self._store.do(reporting.old_launches))
+        launching = dict(await self._store.do(reporting.launching_attempts))
         current = set(launching.values())
         self._launching = {launch: self._launching.get(launch, now) for launch in current}
         for launch_id, since in self._launching.items():
             if now - since >= LAUNCH_SECONDS:
                 self.never_started(launch_id)
-        running = await self._store.do(reporting.silent_attempts)
+        running = await self._store.do(reporting.running_attempts)
         self._heard = {a.launch_id: self._heard.get(a.launch_id, now) for a in running}
         for attempt in running:
             if attempt.stop is not None:
@@ -150,7 +150,7 @@ class Watch:
         finally:
             self._busy.discard(launch_id)
 
-    async def _look_for(self, attempt: reporting.SilentAttempt) -> None:
+    async def _look_for(self, attempt: reporting.RunningAttempt) -> None:
         """A silent agent whose process lives is left alone; one that is gone has its try failed."""
         if (await self._executor.find(attempt.launch_id)).alive:
             self._heard[attempt.launch_id] = self._clock.monotonic()  # looked at again later

@@ -7,6 +7,7 @@ moments may be missing, and with them the processes they started.
 
 import contextlib
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ _WRITER_PRAGMAS = (
 
 
 @contextlib.contextmanager
-def store_errors(what: str) -> Any:
+def store_errors(what: str) -> Iterator[None]:
     """Turn the database's own errors, and ours about it, into one line that begins with `what`. Raises `StoreError`."""
     try:
         yield
@@ -69,7 +70,7 @@ def open_writer(path: Path) -> Engine:
         f"sqlite:///{path}",
         poolclass=StaticPool,
         paramstyle="named",  # see `Tx`: values go to the driver by name, whichever it is
-        connect_args={"check_same_thread": False, "timeout": 5.0},
+        connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT_MS / 1000},
     )
 
     @event.listens_for(engine, "connect")
@@ -93,7 +94,7 @@ def open_reader(path: Path) -> Engine:
         paramstyle="named",
         pool_size=2,
         max_overflow=2,
-        connect_args={"check_same_thread": False, "timeout": 5.0},
+        connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT_MS / 1000},
     )
 
     @event.listens_for(engine, "connect")

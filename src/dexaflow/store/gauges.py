@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 
+from dexaflow.model.states import ENDED, State
 from dexaflow.store.slots import slots_taken
 from dexaflow.store.transaction import Tx
 
 __all__ = ["attempts_in_state", "pool_slots"]
 
-_UNENDED = ("none", "scheduled", "queued", "held", "launching", "running", "up_for_retry")
+_UNENDED = tuple(str(state) for state in State if state not in ENDED)
 
 
 def attempts_in_state(tx: Tx) -> Mapping[str, int]:

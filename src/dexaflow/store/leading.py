@@ -52,9 +52,9 @@ def recover(tx: Tx) -> Found:
     `queued` goes back to `scheduled` and is asked anew: no answer of an earlier term is used. Waits that ran out while
     nothing was up are due now; broken waiting is not counted for that time (R7.2).
     """
-    row = tx.one("SELECT ticked_at FROM leader WHERE id = 1")
-    if row is not None:
-        away = (tx.now - from_iso(row.ticked_at)) / timedelta(seconds=1)
+    seen = last_up(tx)
+    if seen is not None:
+        away = (tx.now - seen) / timedelta(seconds=1)
         if away > 0:  # a clock that was set back meanwhile shortens nothing
             tx.run("UPDATE task_instances SET next_ask_due = next_ask_due - :away WHERE state = 'held'", away=away)
             tx.run("UPDATE task_instances SET retry_due = retry_due - :away WHERE state = 'up_for_retry'", away=away)

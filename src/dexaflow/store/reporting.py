@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from dexaflow.base.steps import Step, reached
@@ -11,23 +11,22 @@ from dexaflow.model.dags import TaskSpec
 from dexaflow.model.states import ENDED, Event, State
 from dexaflow.store.registering import spec_of, version_row
 from dexaflow.store.running import RetryRule, new_try
-from dexaflow.store.transaction import Row, Tx, move
+from dexaflow.store.transaction import Row, Tx, from_iso, move
 
 __all__ = [
     "Beat",
     "Ended",
     "LogPlace",
-    "SilentAttempt",
+    "RunningAttempt",
     "Work",
     "append_log",
     "attempt_ended",
     "heartbeat",
     "ids_of",
-    "is_live",
+    "launching_attempts",
     "live_launch",
     "lost",
-    "old_launches",
-    "silent_attempts",
+    "running_attempts",
     "start_failed",
     "started",
 ]
@@ -110,18 +109,6 @@ def heartbeat(tx: Tx, attempt_id: str, launch_id: str) -> Beat | None:
     return None if row is None else Beat(row.stop)
 
 
-def is_live(tx: Tx, attempt_id: str, launch_id: str) -> bool:
-    """Whether the launch counts and its attempt has not ended: a token dies with its attempt."""
-    return (
-        tx.one(
-            "SELECT 1 FROM task_instances WHERE attempt_id = :a AND launch_id = :l"
-            " AND state IN ('launching', 'running')",
-            a=attempt_id, l=launch_id,
-        )
-        is not None
-    )  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True)
 class LogPlace:
     """Where an attempt's log goes."""
@@ -176,7 +163,7 @@ def attempt_ended(
 
     A stop that was asked for wins over what the agent says (R1.7). Returns None when the launch does not count; the
     same report said again returns the end it had. `keep_log` keeps the last piece of the log; it may be called twice.
-    """  # fmt: skip
+    """
     row = tx.one(
         "SELECT attempt_id, tenant_id, dag_id, run_id, task_id, try_number, max_tries, version_id, state, stop"
         " FROM task_instances WHERE attempt_id = :a AND launch_id = :l",
@@ -259,8 +246,8 @@ def lost(tx: Tx, attempt_id: str, launch_id: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class SilentAttempt:
-    """An attempt whose agent should have been heard."""
+class RunningAttempt:
+    """An attempt that runs, and when its agent was last heard."""
 
     attempt_id: str
     launch_id: str
@@ -268,15 +255,15 @@ class SilentAttempt:
     stop: str | None
 
 
-def silent_attempts(tx: Tx) -> list[SilentAttempt]:
-    """Return all running attempts with when each was last heard."""
+def running_attempts(tx: Tx) -> list[RunningAttempt]:
+    """Return every attempt that runs."""
     return [
-        SilentAttempt(r.attempt_id, r.launch_id, datetime.fromisoformat(r.heartbeat_at).astimezone(UTC), r.stop)
+        RunningAttempt(r.attempt_id, r.launch_id, from_iso(r.heartbeat_at), r.stop)
         for r in tx.all("SELECT attempt_id, launch_id, heartbeat_at, stop FROM task_instances WHERE state = 'running'")
     ]
 
 
-def old_launches(tx: Tx) -> list[tuple[str, str]]:
+def launching_attempts(tx: Tx) -> list[tuple[str, str]]:
     """Return (attempt_id, launch_id) of every attempt that is launching."""
     return [
         (r.attempt_id, r.launch_id)

@@ -113,7 +113,7 @@ def test_what_an_agent_of_another_launch_says_changes_nothing(world: World) -> N
     assert world.ended(attempt, "launch-0") is None
     assert world.do(lambda tx: reporting.heartbeat(tx, attempt.id, "launch-0")) is None
     assert world.do(lambda tx: reporting.append_log(tx, attempt.id, "launch-0", lambda place: 1)) is None
-    assert not world.do(lambda tx: reporting.is_live(tx, attempt.id, "launch-0"))
+    assert world.do(lambda tx: reporting.live_launch(tx, "launch-0")) is None
     assert world.row() == before
 
 
@@ -131,9 +131,9 @@ def test_a_report_said_again_changes_nothing_and_is_heard(world: World) -> None:
 
 def test_a_token_dies_with_its_attempt(world: World) -> None:
     attempt = world.running()
-    assert world.do(lambda tx: reporting.is_live(tx, attempt.id, "launch-1"))
+    assert world.do(lambda tx: reporting.heartbeat(tx, attempt.id, "launch-1")) is not None
     world.ended(attempt)
-    assert not world.do(lambda tx: reporting.is_live(tx, attempt.id, "launch-1"))
+    assert world.do(lambda tx: reporting.live_launch(tx, "launch-1")) is None
     assert world.do(lambda tx: reporting.heartbeat(tx, attempt.id, "launch-1")) is None
 
 
