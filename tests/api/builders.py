@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Table, insert, select, update
 
-from dexaflow.api.ports import Breaker, HookStatus
+from dexaflow.admission.breaker import BreakerState
+from dexaflow.api.ports import HookStatus
 from dexaflow.base.clock import SystemClock
 from dexaflow.model.dags import DagSpec, TaskSpec
 from dexaflow.model.states import State
@@ -179,7 +180,7 @@ class StoreCommands:
         self.database = database
         self.asked: list[tuple[str | None, str | None]] = []
         self.by: list[str] = []
-        self.hooks = [HookStatus("freeze", Breaker.OPEN, 5, 12.5, "connection refused", 2, 61.0)]
+        self.hooks = [HookStatus("freeze", BreakerState.OPEN, 5, 12.5, "connection refused", 2, 61.0)]
 
     async def trigger(
         self,

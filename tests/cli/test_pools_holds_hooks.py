@@ -59,7 +59,10 @@ def test_one_held_attempt_is_asked_now(served: Served) -> None:
     assert served.run("holds", "ask-now", one, "held_task").stdout == "1 held attempt is asked now.\n"
     assert served.server.ended(one) == "success"
     assert served.server.task(other, "held_task")["state"] == "held"
-    assert served.run("holds", "ask-now", one, "held_task", code=1).stdout == ""
+    refused = served.run("holds", "ask-now", one, "held_task", code=1)
+    assert (refused.stdout, "this attempt is not held" in refused.stderr) == ("", True)
+    body = {"run_id": one, "task_id": "held_task"}
+    assert served.server.request("POST", "/dexaflow/v1/holds/ask-now", body)[0] == 409
     served.run("runs", "cancel", other)
 
 

@@ -4,18 +4,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, Protocol
 
-__all__ = ["Breaker", "Commands", "Health", "HookStatus", "LogReader", "SleepingWatch", "Watch"]
+from dexaflow.admission.breaker import BreakerState
 
-
-class Breaker(StrEnum):
-    """Where a hook's breaker stands (R7.4)."""
-
-    CLOSED = "closed"  # it is asked
-    OPEN = "open"  # it is not asked
-    HALF_OPEN = "half-open"  # one attempt is being tried
+__all__ = ["Commands", "Health", "HookStatus", "LogReader", "SleepingWatch", "Watch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +16,7 @@ class HookStatus:
     """One hook as an operator sees it: never its address, never a secret."""
 
     name: str
-    breaker: Breaker
+    breaker: BreakerState
     failures: int  # in a row
     next_probe_seconds: float | None  # until one attempt is tried; None unless open
     last_cause: str  # of its latest failure, fit for an operator; "" when it never failed

@@ -5,9 +5,8 @@ from datetime import datetime
 from typing import Any
 
 from dexaflow.admission.gate import Gate
-from dexaflow.api.ports import Breaker, HookStatus
+from dexaflow.api.ports import HookStatus
 from dexaflow.base.clock import Clock
-from dexaflow.base.errors import NotFound, not_found
 from dexaflow.base.ids import time_ordered_id
 from dexaflow.base.steps import Step, reached
 from dexaflow.dispatch.dispatcher import Dispatcher, hold_counts
@@ -102,17 +101,10 @@ class ServerCommands:
         await self._store.do(lambda tx: people.delete_pool(tx, name))
 
     async def ask_now(self, *, attempt_id: str | None, hook: str | None) -> int:
-        """Have held attempts asked now (R6.3). Raises `NotFound`."""
-        if hook is not None and hook not in {s.name for s in self._gate.status()} and not self._holds(hook):
-            raise not_found("hook", hook)
+        """Have held attempts asked now (R6.3). Returns how many."""
         count = await self._store.do(lambda tx: people.ask_now(tx, attempt_id=attempt_id, hook=hook))
-        if attempt_id is not None and not count:
-            raise NotFound("that attempt is not held; `dexaflow holds list` shows what is")
         self._dispatcher.wake()
         return count
-
-    def _holds(self, hook: str) -> bool:
-        return any(c.hook == hook for c in hold_counts(self._dispatcher.held(), self._clock.now()))
 
     async def hooks_status(self) -> Sequence[HookStatus]:
         """Return the hooks in the order in which they are asked."""
@@ -120,7 +112,7 @@ class ServerCommands:
         return [
             HookStatus(
                 name=s.name,
-                breaker=Breaker(s.state),
+                breaker=s.state,
                 failures=s.failures,
                 next_probe_seconds=s.retry_in,
                 last_cause=s.last_cause,

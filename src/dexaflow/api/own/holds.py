@@ -94,9 +94,8 @@ def hold_routes(services: Services) -> APIRouter:
     async def ask_now(body: AskNow) -> Response:
         """Have one held attempt, or all of a hook, asked now instead of when it is due (R6.3)."""
         if body.hook is not None:
-            known = await hook_names()
             count = await services.commands.ask_now(attempt_id=None, hook=body.hook)
-            if not count and body.hook not in known:
+            if not count and body.hook not in await hook_names():
                 raise not_found("hook", body.hook)
             return answer({"count": count})
         attempt_id = body.attempt_id
