@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 
-from dexaflow.api.agent_routes import MAX_LOG_BYTES, Finish, Gone, agent_routes
+from dexaflow.api.agent_routes import MAX_LOG_PART_BYTES, Finish, Gone, agent_routes
 from dexaflow.base.clock import SystemClock
 from dexaflow.base.errors import StoreError
 from dexaflow.executors.ports import Launch
@@ -192,7 +192,7 @@ async def test_a_log_without_a_place_is_refused(offset: str) -> None:
     ledger = Ledger(PROOFS.minter)
     async with client_of(ledger, a_launch(ledger)) as client:
         assert is_problem(await client.post("/log", params={"offset": offset}, content=b"x"), 400)
-        assert is_problem(await client.post("/log?offset=0", content=b"x" * (MAX_LOG_BYTES + 1)), 413)
+        assert is_problem(await client.post("/log?offset=0", content=b"x" * (MAX_LOG_PART_BYTES + 1)), 413)
 
 
 @given(st.one_of(st.binary(max_size=60), st.recursive(

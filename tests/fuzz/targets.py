@@ -30,7 +30,6 @@ from dexaflow.admission.decisions import Admit, Request, well_formed
 from dexaflow.admission.decoding import decode_answer, decode_quickly, decode_strictly
 from dexaflow.admission.envelope import AnswerError, QuestionError, answer, question, read_answer, read_question
 from dexaflow.api.agent_routes import _finish
-from dexaflow.api.agent_routes import _Problem as _AgentProblem
 from dexaflow.api.answers import encode, kept_json
 from dexaflow.api.bodies import check_body
 from dexaflow.api.problems import Problem
@@ -515,8 +514,8 @@ def agent_reports(data: bytes) -> None:
         return
     try:
         finish = _finish(said)
-    except _AgentProblem as problem:
-        assert problem.response.status_code in (400, 413)
+    except Problem as problem:
+        assert problem.status in (400, 413)
         return
     _keepable(finish.reason)
     assert len(finish.reason) <= 4096

@@ -15,6 +15,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from dexaflow.api.problems import Problem, problem
+from dexaflow.authoring.results import MAX_RESULT_BYTES
 from dexaflow.base.errors import StoreError
 from dexaflow.base.text import clean_reason
 from dexaflow.tokens.token import Claims
@@ -22,8 +24,7 @@ from dexaflow.tokens.verify import TokenRejected, Verifier
 
 __all__ = ["Beat", "Finish", "Gone", "Reports", "Started", "agent_routes"]
 
-MAX_LOG_BYTES = 262_144  # of one part; the log as a whole is bounded by the agent
-MAX_RESULT_BYTES = 65_536  # of JSON text
+MAX_LOG_PART_BYTES = 262_144  # the log as a whole is bounded by the agent
 MAX_TAIL_BYTES = 65_536
 _MAX_JSON_BYTES = 524_288  # a result and a tail, encoded, with room
 _MAX_REASON_CHARACTERS = 4096
@@ -96,20 +97,8 @@ class Reports(Protocol):
         ...
 
 
-class _Problem(Exception):  # noqa: N818 - RFC 9457's word
-    def __init__(self, status: int, title: str, detail: str) -> None:
-        super().__init__(detail)
-        self.response = _problem(status, title, detail)
-
-
-def _problem(status: int, title: str, detail: str) -> Response:
-    body = json.dumps({"type": "about:blank", "title": title, "status": status, "detail": detail})
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
-    return Response(body, status, headers, "application/problem+json")
-
-
-def _bad(detail: str) -> _Problem:
-    return _Problem(400, "Bad Request", detail)
+def _bad(detail: str) -> Problem:
+    return Problem(400, detail)
 
 
 def agent_routes(reports: Reports, verifier: Verifier) -> list[Route]:
@@ -119,14 +108,15 @@ def agent_routes(reports: Reports, verifier: Verifier) -> list[Route]:
         async def endpoint(request: Request) -> Response:
             try:
                 said = await answer(request, _claims(request, verifier))
-            except _Problem as problem:
-                return problem.response
+            except Problem as error:
+                headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
+                return problem(error.status, error.detail, headers=headers)
             except StoreError:
-                return _problem(503, "Service Unavailable", "the report could not be kept; say it again")
+                return problem(503, "the report could not be kept; say it again")
             except ClientDisconnect:
                 return Response(status_code=499)  # nobody reads it
             if isinstance(said, Gone):
-                return _problem(410, "Gone", said.why)
+                return problem(410, said.why)
             return Response(json.dumps(said), media_type="application/json")
 
         return Route(f"/agent/v1/{name}", endpoint, methods=["POST"], name=f"agent_{name}", include_in_schema=False)
@@ -137,7 +127,7 @@ def agent_routes(reports: Reports, verifier: Verifier) -> list[Route]:
         if not isinstance(launch_id, str) or not _is_whole(pid, 1, 2**31 - 1) or not isinstance(host, str):
             raise _bad("started takes launch_id, pid and host")
         if launch_id != claims.launch_id:
-            raise _Problem(403, "Forbidden", "the token is for another launch")
+            raise Problem(403, "the token is for another launch")
         answer = await reports.started(claims, launch_id, pid, clean_reason(host[:250]))  # nothing databases choke on
         if isinstance(answer, Gone):
             return answer
@@ -152,7 +142,7 @@ def agent_routes(reports: Reports, verifier: Verifier) -> list[Route]:
         text = request.query_params.get("offset", "")
         if not (text.isascii() and text.isdigit() and len(text) <= 16):
             raise _bad("log takes ?offset=, a whole number")
-        data = await _body(request, MAX_LOG_BYTES)
+        data = await _body(request, MAX_LOG_PART_BYTES)
         answer = await reports.log(claims, int(text), data)
         return answer if isinstance(answer, Gone) else {"offset": answer}
 
@@ -171,11 +161,11 @@ def agent_routes(reports: Reports, verifier: Verifier) -> list[Route]:
 def _claims(request: Request, verifier: Verifier) -> Claims:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
-        raise _Problem(401, "Unauthorized", "send the agent token as a bearer")
+        raise Problem(401, "send the agent token as a bearer")
     try:
         return verifier.verify(token.strip())
-    except TokenRejected as problem:
-        raise _Problem(401, "Unauthorized", str(problem)) from None
+    except TokenRejected as rejected:
+        raise Problem(401, str(rejected)) from None
 
 
 async def _body(request: Request, max_bytes: int) -> bytes:
@@ -183,7 +173,7 @@ async def _body(request: Request, max_bytes: int) -> bytes:
     async for part in request.stream():
         body += part
         if len(body) > max_bytes:
-            raise _Problem(413, "Content Too Large", f"at most {max_bytes} bytes are taken")
+            raise Problem(413, f"at most {max_bytes} bytes are taken")
     return bytes(body)
 
 
@@ -217,7 +207,7 @@ def _finish(said: Mapping[str, Any]) -> Finish:
     except (binascii.Error, ValueError):
         raise _bad("log_tail is not base64") from None
     if len(log_tail) > MAX_TAIL_BYTES:
-        raise _Problem(413, "Content Too Large", f"log_tail has at most {MAX_TAIL_BYTES} bytes")
+        raise Problem(413, f"log_tail has at most {MAX_TAIL_BYTES} bytes")
     return Finish(
         succeeded=state == "success",
         exit_code=code,
@@ -237,7 +227,7 @@ def _result(text: object) -> bytes | None:
     try:
         result = text.encode()
         if len(result) > MAX_RESULT_BYTES:
-            raise _Problem(413, "Content Too Large", f"a result has at most {MAX_RESULT_BYTES} bytes")
+            raise Problem(413, f"a result has at most {MAX_RESULT_BYTES} bytes")
         json.loads(result, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         raise _bad("the result is not JSON") from None

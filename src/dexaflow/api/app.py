@@ -35,11 +35,10 @@ from dexaflow.api.own.holds import hold_routes
 from dexaflow.api.own.runs import run_routes as own_run_routes
 from dexaflow.api.ports import Commands, Health, LogReader, SleepingWatch, Watch
 from dexaflow.api.services import Services
+from dexaflow.observe.metrics import CONTENT_TYPE
 from dexaflow.store.reading import Reader
 
 __all__ = ["App", "create_app"]
-
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class App(FastAPI):
@@ -175,6 +174,6 @@ def _open_routes(services: Services) -> APIRouter:
     )
     async def metrics(request: Request) -> Response:
         """Prometheus metrics. Open, as is usual; no tenant, DAG or run is in them (R9.1)."""
-        return Response(await services.read(services.metrics), media_type=METRICS_TYPE)
+        return Response(await services.read(services.metrics), media_type=CONTENT_TYPE)
 
     return router
