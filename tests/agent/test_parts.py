@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from dexaflow.agent.folder import AgentState, AlreadyClaimed, Folder, is_launch_id
 from dexaflow.agent.order import Order
-from dexaflow.agent.outcome import MAX_RESULT_BYTES, not_started, one_line, outcome_of
+from dexaflow.agent.outcome import not_started, one_line, outcome_of
 from dexaflow.agent.spool import Spool
 from dexaflow.agent.user_process import Ended, Stop, seconds_as_text
 from dexaflow.agent.work import Work
+from dexaflow.authoring.results import MAX_RESULT_BYTES
 
 
 def test_a_task_that_prints_nothing_has_no_log_file(tmp_path: Path) -> None:

@@ -1,15 +1,15 @@
 """What came of an attempt, in words for its author."""
 
 import json
-import signal
 from dataclasses import dataclass
 
+from dexaflow.agent.processes import signal_name
 from dexaflow.agent.user_process import Ended
 from dexaflow.agent.work import Work
+from dexaflow.authoring.results import MAX_RESULT_BYTES
+from dexaflow.base.text import cut
 
-__all__ = ["MAX_RESULT_BYTES", "Outcome", "not_started", "one_line", "outcome_of"]
-
-MAX_RESULT_BYTES = 65_536  # of JSON; results pass through the control plane
+__all__ = ["Outcome", "not_started", "one_line", "outcome_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def outcome_of(ended: Ended, work: Work) -> Outcome:
         return Outcome(False, one_line(stop.reason), code, timed_out=stop.timed_out)
     kind, said = ended.result[:1], ended.result[1:]
     if code < 0:
-        return Outcome(False, f"killed by {_signal_name(-code)}", code)
+        return Outcome(False, f"killed by {signal_name(-code)}", code)
     if code > 0:
         # The runner says which exception it was; a task that called os._exit says nothing.
         why = one_line(said.decode("utf-8", "replace")) if kind == b"E" else ""
@@ -65,11 +65,4 @@ def not_started(problem: Exception) -> Outcome:
 def one_line(text: str, max_bytes: int = 512) -> str:
     """Return `text` as one line of printable characters, cut to `max_bytes` of UTF-8 without splitting one."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line.encode("utf-8", "replace")[:max_bytes].decode("utf-8", "ignore")
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+    return cut(line, max_bytes)

@@ -21,6 +21,7 @@ __all__ = [
     "launched_by",
     "name_process",
     "send_signal",
+    "signal_name",
 ]
 
 LAUNCH_VARIABLE = "DEXAFLOW_LAUNCH_ID"  # in the environment of everything that a launch runs
@@ -164,6 +165,14 @@ def _launch_in_environment(pid: int) -> bytes | None:
         return None
     prefix = LAUNCH_VARIABLE.encode() + b"="
     return next((entry for entry in entries if entry.startswith(prefix)), None)
+
+
+def signal_name(number: int) -> str:
+    """Return a signal's name, such as ``SIGKILL``; of one without a name its number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def send_signal(pid: int, born: str | None, number: int) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from dexaflow.agent.folder import AgentState, Folder
 from dexaflow.agent.main import HEARD, NO_FILES, TURNED_AWAY
 from dexaflow.agent.order import Order
-from dexaflow.agent.processes import birth, send_signal
+from dexaflow.agent.processes import birth, send_signal, signal_name
 from dexaflow.agent.spool import MAX_LOG_BYTES
 from dexaflow.base.errors import ExecutorError
 from dexaflow.base.steps import Step, reached
@@ -229,7 +229,4 @@ def _how(status: int | None) -> str:
         return "its agent could not write its files; check that the data folder is writable and not full"
     if status >= 0:
         return f"its agent failed with exit status {status}"
-    try:
-        return f"its agent was killed by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"its agent was killed by signal {-status}"
+    return f"its agent was killed by {signal_name(-status)}"
