@@ -12,7 +12,6 @@ means that nobody waits any more.
 """
 
 import contextlib
-import ctypes
 import faulthandler
 import json
 import os
@@ -26,6 +25,7 @@ import time
 from types import FrameType
 from typing import Any, NoReturn
 
+from dexaflow.agent.processes import adopt_orphans, children, die_with_parent
 from dexaflow.authoring.files import load_dags
 from dexaflow.loading.causes import cause_of
 from dexaflow.loading.executed import Executed
@@ -37,8 +37,6 @@ CHANNEL_CLOSED = 97  # exit status: the file closed the descriptor of the result
 _SPARE_BYTES = 256 * 1024 * 1024  # of memory, for telling that there was none left
 _TRACE_SECONDS = 0.5  # to write down where it hangs
 _CLEANUP_SECONDS = 3.0  # to kill what it left behind
-_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(argv: list[str] | None = None) -> NoReturn:
@@ -49,10 +47,12 @@ def main(argv: list[str] | None = None) -> NoReturn:
     deadline = time.monotonic() + seconds
     root = os.path.abspath(root)
     os.chdir(folder)
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # adopt every process below that loses its parent: none can slip away
+    adopt_orphans()  # of all that is started below: none can slip away
+    supervisor = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if not die_with_parent(supervisor):
+            os._exit(1)
         os.close(status_fd)
         _load(root, file, result_fd, trace_fd, memory_bytes)
     status = _supervise(pid, deadline)
@@ -167,11 +167,6 @@ def _wait_for_end(pid: int, seconds: float) -> None:
         return
 
 
-def _prctl(option: int, value: int) -> None:
-    with contextlib.suppress(AttributeError, OSError):  # Linux has it; elsewhere the process group must do
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-
-
 def _kill_children() -> None:
     """Kill all that is below us, generation by generation: the children of the dead become ours."""
     end = time.monotonic() + _CLEANUP_SECONDS
@@ -181,22 +176,10 @@ def _kill_children() -> None:
                 pass
         except ChildProcessError:
             return
-        for pid in _children():
+        for pid in children(os.getpid()):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.002)
-
-
-def _children() -> list[int]:
-    own = str(os.getpid())
-    found = []
-    with contextlib.suppress(OSError):
-        for name in os.listdir("/proc"):
-            if name.isdigit():
-                with contextlib.suppress(OSError, IndexError), open(f"/proc/{name}/stat", "rb") as stream:
-                    if stream.read().rpartition(b")")[2].split()[1].decode() == own:
-                        found.append(int(name))
-    return found
 
 
 if __name__ == "__main__":
