@@ -9,15 +9,13 @@ from pathlib import Path
 from dexaflow.base.errors import DagError, UsageError
 from dexaflow.base.text import shown
 from dexaflow.loading.loader import Loaded, load_file
+from dexaflow.loading.registry import MARK, PARALLEL_LOADS
 from dexaflow.loading.versions import read_file
 from dexaflow.loading.watcher import Watcher
 from dexaflow.policy.policy import Policy
 from dexaflow.server.publishing import policy_problems
 
 __all__ = ["Checked", "Source", "check_files", "files_to_check"]
-
-PARALLEL_LOADS = 2
-_MARK = b"dexaflow"  # the server executes no file of a folder without it
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -52,7 +50,7 @@ def files_to_check(paths: Sequence[Path], roots: Sequence[Path]) -> Found:
     A file imports from the one of `roots` that it lies below, else from its own folder.
 
     Args:
-        paths: None: everything in `roots`.
+        paths: None of them: everything in `roots`.
         roots: The DAG folders.
 
     Raises:
@@ -89,7 +87,7 @@ def _root_of(path: Path, roots: Sequence[Path]) -> Path:
 
 
 async def check_files(found: Found, policy: Policy, *, timeout: float) -> Checked:
-    """Load every file, two at once, and say what is wrong: with the file, its DAGs, and their names among each other.
+    """Load every file and say what is wrong: with the file, its DAGs, and their names among each other.
 
     Args:
         timeout: Seconds for one file to load.
@@ -99,7 +97,7 @@ async def check_files(found: Found, policy: Policy, *, timeout: float) -> Checke
     async def load(source: Source) -> Loaded | DagError | None:
         async with free:
             try:
-                marked = _MARK in await asyncio.to_thread(read_file, source.root, source.file)
+                marked = MARK in await asyncio.to_thread(read_file, source.root, source.file)
             except OSError as error:
                 return DagError(source.file, 0, f"cannot be read: {error.strerror or type(error).__name__}")
             except ValueError as error:

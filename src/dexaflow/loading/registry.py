@@ -11,10 +11,10 @@ from dexaflow.loading.versions import Changed, read_file, snapshot
 from dexaflow.loading.watcher import Change, Kind, Watcher
 from dexaflow.model.dags import DagSpec
 
-__all__ = ["DagFolders", "FileResult"]
+__all__ = ["MARK", "PARALLEL_LOADS", "DagFolders", "FileResult"]
 
 PARALLEL_LOADS = 2
-_MARK = b"dexaflow"  # a file without it imports nothing of ours and is not executed
+MARK = b"dexaflow"  # a file without it imports nothing of ours and is not executed
 _MAX_TRIES = 5  # to load a file that changes while it is loaded; then it waits for its next change
 
 Key = tuple[str, str]  # tenant_id, file
@@ -193,7 +193,7 @@ class DagFolders:
         tenant_id, file = key
         root = self._folders[tenant_id]
         try:
-            marked = _MARK in await asyncio.to_thread(read_file, root, file)
+            marked = MARK in await asyncio.to_thread(read_file, root, file)
         except FileNotFoundError:
             return False  # the next look will say so
         except (OSError, ValueError) as error:
