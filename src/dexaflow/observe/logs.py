@@ -32,7 +32,7 @@ _LEVEL_STYLE: Mapping[str, str] = {"warning": "\x1b[33m", "error": "\x1b[31m", "
 
 
 class AttemptIds(Protocol):
-    """Whatever is about one attempt: an `Attempt`, a `Request`."""
+    """Whatever is about one attempt: an `Attempt`, a `Request`, the store's `Work` and `Ended`."""
 
     @property
     def tenant_id(self) -> str: ...

@@ -9,6 +9,7 @@ import structlog
 from dexaflow.base.errors import StoreError
 from dexaflow.base.steps import Step, reached
 from dexaflow.base.text import clean_reason
+from dexaflow.observe.logs import attempt_fields
 from dexaflow.reports.logs import LogFiles
 from dexaflow.reports.watch import Watch
 from dexaflow.store import reporting
@@ -21,7 +22,7 @@ log = structlog.get_logger()
 
 
 class AgentReports:
-    """Answers agents. `claims` are those of a verified token: they say which launch speaks."""
+    """Answers agents. Which attempt and launch speaks is what a verified token says."""
 
     def __init__(
         self,
@@ -49,17 +50,11 @@ class AgentReports:
             return None
         reached(Step.START_COMMITTED)
         self._watch.heard(launch_id)
-        log.info(
-            "attempt_started", launch_id=launch_id, tenant_id=work.tenant_id, dag_id=work.dag_id, run_id=work.run_id,
-            task_id=work.task_id, try_number=work.try_number,
-        )  # fmt: skip
+        log.info("attempt_started", launch_id=launch_id, **attempt_fields(work))
         return self._document(work)
 
     def _document(self, work: reporting.Work) -> dict[str, Any]:
-        ids = {
-            "tenant_id": work.tenant_id, "dag_id": work.dag_id, "run_id": work.run_id, "task_id": work.task_id,
-            "try_number": work.try_number,
-        }  # fmt: skip
+        ids = attempt_fields(work)
         return {
             **ids,
             "operator": work.task.operator,
@@ -135,8 +130,7 @@ class AgentReports:
         self._watch.ended(launch_id)
         self._wake_scheduler()
         log.info(
-            "attempt_ended", launch_id=launch_id, state=str(ended.state), tenant_id=ended.tenant_id,
-            dag_id=ended.dag_id, run_id=ended.run_id, task_id=ended.task_id, try_number=ended.try_number,
+            "attempt_ended", launch_id=launch_id, state=str(ended.state), **attempt_fields(ended),
             reason=clean_reason(reason),
         )  # fmt: skip
         return True
