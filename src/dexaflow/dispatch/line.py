@@ -35,7 +35,7 @@ START_SECONDS = 30.0  # for an executor to start an agent; less than what the wa
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """It failed here: rejected, refused, or could not be started."""
+    """It went no further: it was rejected, refused or could not be started, or its pool had filled up meanwhile."""
 
     why: str
 
@@ -57,7 +57,7 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class TooOld:
-    """Its admit was not used within a minute (R1.6), or the pool was full: to be asked anew."""
+    """Its admit was not used within a minute (R1.6): to be asked anew."""
 
 
 @dataclass(frozen=True, slots=True)
