@@ -59,8 +59,9 @@ class ProcessExecutor:
         self._callback: Callable[[Exit], None] = lambda exit_: None
         self._watching = Watching()
         self._closed = threading.Event()
-        self._spawning = Spawning(f"{self._folder.path}/errors.log", self._exited, self._spawner_lost)
-        self._spawning.on_forked(self._forked)
+        self._spawning = Spawning(
+            f"{self._folder.path}/errors.log", forked=self._forked, exited=self._exited, lost=self._spawner_lost
+        )
 
     @property
     def spawner_pid(self) -> int | None:

@@ -96,24 +96,33 @@ class _Spawner:
 class Spawning:
     """Has agents forked. Everything happens on the event loop, between awaits."""
 
-    def __init__(self, errors_file: str, exited: Callable[[str, int], None], lost: Callable[[], None]) -> None:
-        """Args: `exited` is told of each agent's exit status; `lost` that agents forked so far are not watched now."""
+    def __init__(
+        self,
+        errors_file: str,
+        *,
+        forked: Callable[[str, Forked], None],
+        exited: Callable[[str, int], None],
+        lost: Callable[[], None],
+    ) -> None:
+        """Make one that has no spawner yet.
+
+        Args:
+            forked: Told of each agent before anything else happens to it, also when nobody awaits it.
+            exited: Told of each agent's exit status.
+            lost: Told that the agents forked so far are watched by nobody now.
+        """
         self._errors_file = errors_file
+        self._forked = forked
         self._exited = exited
         self._lost = lost
         self._spawner: _Spawner | None = None
         self._ending: set[asyncio.Task[None]] = set()
-        self._forked: Callable[[str, Forked], None] = lambda launch_id, forked: None
         self._closed = False
 
     @property
     def pid(self) -> int | None:
         """The process id of the spawner, None while there is none."""
         return None if self._spawner is None else self._spawner.process.pid
-
-    def on_forked(self, callback: Callable[[str, Forked], None]) -> None:
-        """Have `callback` told of each agent before anything else happens to it, also when nobody awaits it."""
-        self._forked = callback
 
     async def fork(self, order: Order, token: str) -> Forked:
         """Have an agent forked for the order and its token handed to it.
