@@ -1,7 +1,5 @@
 """Signing agent tokens: for the dispatcher and the composition root alone; the API cannot import this."""
 
-from datetime import UTC, datetime
-
 import jwt
 
 from dexaflow.admission.results import Admitted
@@ -43,14 +41,13 @@ class Minter:
 
     def _sign(self, attempt_id: str, launch_id: str) -> AgentToken:
         now = self._time.seconds()
-        expires = now + LIFETIME_SECONDS
         payload = {
             "iss": ISSUER,
             "aud": AUDIENCE,
             "sub": attempt_id,
             "launch_id": launch_id,
             "iat": int(now),
-            "exp": expires,
+            "exp": now + LIFETIME_SECONDS,
         }
         secret = jwt.encode(payload, self._key.private, algorithm="EdDSA", headers={"kid": self._key.kid})
-        return AgentToken(secret, attempt_id, launch_id, datetime.fromtimestamp(expires, UTC), seal=_SEAL)
+        return AgentToken(secret, attempt_id, launch_id, seal=_SEAL)

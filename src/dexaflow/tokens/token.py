@@ -1,6 +1,5 @@
 """What travels: the token itself, and what a verified one says."""
 
-from datetime import UTC, datetime
 from typing import NoReturn, final
 
 __all__ = ["AgentToken", "Claims"]
@@ -12,15 +11,14 @@ _SEAL = object()  # used by mint.py and verify.py alone
 class AgentToken:
     """The credential of one launch; issued by a `Minter` alone (R1.3). Its secret shows only on `reveal()`."""
 
-    __slots__ = ("_secret", "attempt_id", "expires_at", "launch_id")
+    __slots__ = ("_secret", "attempt_id", "launch_id")
 
-    def __init__(self, secret: str, attempt_id: str, launch_id: str, expires_at: datetime, *, seal: object) -> None:
+    def __init__(self, secret: str, attempt_id: str, launch_id: str, *, seal: object) -> None:
         if seal is not _SEAL:
             raise TypeError("an AgentToken is issued by a Minter, never built")
         self._secret = secret
         self.attempt_id = attempt_id
         self.launch_id = launch_id
-        self.expires_at = expires_at  # aware UTC
 
     def reveal(self) -> str:
         """Return the secret, to be handed to the agent and to nobody else."""
@@ -45,11 +43,6 @@ class Claims:
         self.attempt_id = attempt_id
         self.launch_id = launch_id
         self.expires = expires  # seconds since 1970
-
-    @property
-    def expires_at(self) -> datetime:
-        """When the token ends, aware UTC."""
-        return datetime.fromtimestamp(self.expires, UTC)
 
     def __repr__(self) -> str:
         return f"Claims(attempt_id={self.attempt_id!r}, launch_id={self.launch_id!r}, expires={self.expires})"
