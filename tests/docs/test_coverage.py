@@ -18,6 +18,7 @@ from dexaflow.authoring.options import DAG_OPTIONS, TASK_OPTIONS
 from dexaflow.config import load_config
 from dexaflow.model.dag_rules import PRESETS, TriggerRule
 from dexaflow.model.dags import DagSpec, TaskSpec
+from dexaflow.model.states import State
 from dexaflow.observe.metrics import Metrics
 from dexaflow.policy import author_rules, resources
 from tests.docs.blocks import ROOT, blocks_of, headings_of, links_of, pages
@@ -107,7 +108,7 @@ class _Hold:
 def test_every_metric_has_its_entry() -> None:
     """R9.1."""
     metrics = Metrics(hooks=["webhook"])
-    metrics.attempt_moved("running")
+    metrics.attempts_moved({State.RUNNING: 1})
     metrics.read_breakers(lambda: {"webhook": True})
     metrics.read_holds(lambda: [_Hold()])
     metrics.read_stale_files(lambda: {"ca_file": False})

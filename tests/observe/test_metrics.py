@@ -15,6 +15,7 @@ from dexaflow.admission.results import Outcome
 from dexaflow.model.attempt import Attempt
 from dexaflow.model.dags import TaskSpec
 from dexaflow.model.execution import Execution, Resources
+from dexaflow.model.states import State
 from dexaflow.observe.metrics import Metrics, buckets_around
 
 ATTEMPT = Attempt(
@@ -167,7 +168,7 @@ def filled() -> Metrics:
         metrics.reviewed(ATTEMPT, "webhook", outcome, 0.1)
     metrics.hook_failed(REQUEST, "webhook", "i1", "connection refused", bypassed=False)
     metrics.breaker_changed("webhook", is_open=True)
-    metrics.attempt_moved("running", 2)
+    metrics.attempts_moved({State.RUNNING: 2})
     metrics.read_breakers(lambda: {"webhook": True})
     metrics.read_holds(lambda: [Holding("webhook", 1, 2.0)])
     metrics.read_stale_files(lambda: {"ca_file": True})

@@ -17,6 +17,7 @@ from prometheus_client.exposition import generate_latest
 from dexaflow.admission.decisions import Request
 from dexaflow.admission.results import Outcome
 from dexaflow.model.attempt import Attempt
+from dexaflow.model.states import State
 from dexaflow.observe.logs import attempt_fields, get_logger
 
 __all__ = ["CONTENT_TYPE", "HoldCount", "Metrics", "buckets_around"]
@@ -67,7 +68,7 @@ class Metrics:
             ("state",),
             registry=self.registry,
         )
-        self._attempt_children: dict[str, Counter] = {}
+        self._attempt_children: dict[State, Counter] = {}
         self._readings = _Readings()
         self.registry.register(self._readings)
         for hook in hooks:
@@ -93,17 +94,13 @@ class Metrics:
 
     # Other events
 
-    def attempt_moved(self, state: str, count: int = 1) -> None:
-        """Count `count` attempts that came into `state`."""
-        child = self._attempt_children.get(state)
-        if child is None:
-            child = self._attempt_children[state] = self._attempts.labels(state)
-        child.inc(count)
-
-    def attempts_moved(self, moved: Mapping[str, int]) -> None:
-        """Count what one transaction moved, by state. May be called from any thread."""
+    def attempts_moved(self, moved: Mapping[State, int]) -> None:
+        """Count the attempts that one transaction brought into each state. May be called from any thread."""
         for state, count in moved.items():
-            self.attempt_moved(str(state), count)
+            child = self._attempt_children.get(state)
+            if child is None:
+                child = self._attempt_children[state] = self._attempts.labels(str(state))
+            child.inc(count)
 
     # Readings, called at every scrape; each may be given once the part it reads exists
 

@@ -140,7 +140,7 @@ async def _run(
         up=up,
         new_id=new_id,
         term=term,
-        on_moved=lambda moved: metrics.attempts_moved({str(state): n for state, n in moved.items()}),
+        on_moved=metrics.attempts_moved,
     )
 
     def read(verb: Callable[[Tx], T]) -> T:
