@@ -143,7 +143,7 @@ class Folder:
         return [name[: -len(".json")] for name in self._names() if name.endswith(".json")]
 
     def leavings(self) -> list[str]:
-        """Return launches that have files but no state file, and state files that were never finished, removed."""
+        """Remove state files that were never finished, and return the launches that have files but no state file."""
         before = self._names()
         owned = set(self.launches())  # read later: a file seen before has had its state file since before that
         for name in before:

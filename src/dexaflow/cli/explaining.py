@@ -122,8 +122,6 @@ def _toleration(item: object) -> str:
         return str(item)
     key, operator, value, effect = (str(item.get(name) or "") for name in ("key", "operator", "value", "effect"))
     said = f"{key}={value}" if operator != "Exists" else f"{key} exists" if key else "every taint"
-    if seconds := item.get("toleration_seconds"):
-        effect += f" for {seconds} s"
     return f"{said}:{effect}" if effect else said
 
 

@@ -172,7 +172,7 @@ def write_private(path: Path, content: str) -> None:
 def read_url(root: Path) -> str | None:
     """Return where the server of a data folder listens, or None when none runs."""
     try:
-        url = json.loads((root / "server.json").read_text())["url"]
+        url = json.loads(DataFolder(root).server_file.read_text())["url"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return url if isinstance(url, str) else None
@@ -181,6 +181,6 @@ def read_url(root: Path) -> str | None:
 def read_token(root: Path) -> str | None:
     """Return the API token of a data folder, or None."""
     try:
-        return (root / "token").read_text().strip() or None
+        return DataFolder(root).token_file.read_text().strip() or None
     except OSError:
         return None
