@@ -65,6 +65,7 @@ class Reader:
         (self.folder / ".venv").symlink_to(sys.prefix)
         self.ports = {written: str(free_port()) for written in PORTS}
         self.printed = ""  # by the last command
+        self.where = self.folder  # the reader types all commands in one terminal, which stays where they leave it
         self._servers: dict[str, subprocess.Popen[bytes]] = {}
         self.environ = {
             "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", ""))),
@@ -116,9 +117,10 @@ class Reader:
         return loaded
 
     def _bash(self, text: str) -> subprocess.Popen[bytes]:
+        left = f"trap 'pwd > {self.folder / '.where'}' EXIT\n"
         return subprocess.Popen(
-            ["bash", "-eu", "-o", "pipefail", "-c", self.here(text)],
-            cwd=self.folder, env=self.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            ["bash", "-eu", "-o", "pipefail", "-c", left + self.here(text)],
+            cwd=self.where, env=self.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
 
@@ -130,6 +132,7 @@ class Reader:
             os.killpg(process.pid, signal.SIGKILL)
             output = process.communicate()[0]
         self.printed = output.decode(errors="replace")
+        self.where = Path((self.folder / ".where").read_text().strip())
         failed = process.returncode != 0
         said = f"{block.place}: ended with {process.returncode}\n{self.printed}\n{self.server_output()}"
         assert failed == ("fails" in block.words), said
