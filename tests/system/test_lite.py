@@ -93,6 +93,26 @@ def test_bad_dag_files_are_reported_with_file_line_and_cause_and_harm_nobody(ser
     assert "2s" in errors["hangs.py"]["cause"] or "2 s" in errors["hangs.py"]["cause"]
 
 
+def test_what_is_wrong_with_a_file_goes_with_the_file_also_while_no_server_is_up(server: Lite) -> None:
+    """Whether its DAGs never came, or have come; whether it was read or could not be looked at."""
+
+    def wrong() -> set[str]:
+        return {error["file"] for error in server.get("/dexaflow/v1/dags/errors")["errors"]}
+
+    server.write_dag("never", "import dexaflow\nraise ValueError\n")
+    server.write_dag("stays", "import dexaflow\nraise ValueError\n")
+    server.write_dag("hello", HELLO)
+    (server.dags / "leaves.py").symlink_to("/etc/hostname")
+    server.start()
+    server.write_dag("hello", "import dexaflow\nraise ValueError\n")
+    wait_for(lambda: wrong() == {"never.py", "stays.py", "hello.py", "leaves.py"}, what="four errors")
+    server.stop()
+    for file in ("never.py", "hello.py", "leaves.py"):
+        (server.dags / file).unlink()
+    server.start()
+    assert wrong() == {"stays.py"}
+
+
 def test_a_changed_file_is_a_new_version_and_a_run_keeps_the_one_it_began_with(server: Lite) -> None:
     source = """
         from dexaflow import DAG, task

@@ -233,7 +233,7 @@ async def _run(
     await asyncio.to_thread(remove_unfinished, folder.versions)
     with folder.errors():
         await take_up(executor, watch, found)
-    known = await store.do(registering.active_files)
+    known = await store.do(registering.known_files)
     url = url_of(listener)
 
     def kept() -> None:

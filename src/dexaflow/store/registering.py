@@ -18,8 +18,8 @@ from dexaflow.store.transaction import Tx, from_iso, iso
 __all__ = [
     "DagFile",
     "NextRun",
-    "active_files",
     "keep_errors",
+    "known_files",
     "register_file",
     "remove_file",
     "spec_if_readable",
@@ -92,9 +92,12 @@ def remove_file(tx: Tx, tenant_id: str, file: str) -> None:
     keep_errors(tx, tenant_id, file, ())
 
 
-def active_files(tx: Tx) -> list[tuple[str, str]]:
-    """Return (tenant, file) of every DAG file that is registered now."""
-    rows = tx.all("SELECT DISTINCT tenant_id, file FROM dags WHERE is_active")
+def known_files(tx: Tx) -> list[tuple[str, str]]:
+    """Return (tenant, file) of all that has DAGs now or an error: what must be found again, or else be published gone.
+
+    What is wrong with a file is known without any DAG of it, and must go with the file too.
+    """
+    rows = tx.all("SELECT tenant_id, file FROM dags WHERE is_active UNION SELECT tenant_id, file FROM dag_errors")
     return [(r.tenant_id, r.file) for r in rows]
 
 
