@@ -1,5 +1,6 @@
 """Tasks, their options and their order."""
 
+import copy
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -201,17 +202,42 @@ def test_arguments_must_fit_the_function(etl: DAG) -> None:
 
 def test_a_result_cannot_be_used_while_the_file_is_loaded(etl: DAG) -> None:
     """What would quietly put the handle's name into a command, or loop for ever, says so instead."""
-    rows = extract()
+    rows: Any = extract()
     uses: list[Callable[[], object]] = [
         lambda: f"echo {rows}",
         lambda: list(rows),
         lambda: rows[0],
         lambda: bool(rows),
         lambda: len(rows),
+        lambda: "echo " + str(rows),
+        lambda: f"echo {rows!s}",
+        lambda: "{}".format(rows),  # noqa: UP032 - as authors write it
+        lambda: rows == 3,
+        lambda: rows != 3,
+        lambda: rows > 3,
+        lambda: rows <= 3,
+        lambda: rows + 1,
+        lambda: "echo " + rows,
+        lambda: -rows * 2,
+        lambda: range(rows),
+        lambda: rows.append(4),
     ]
     for use in uses:
         with pytest.raises(AuthoringError, match="the result of 'extract' is not known while the file is loaded"):
             use()
+
+
+def test_a_task_is_itself_and_no_other(etl: DAG) -> None:
+    """What an author does with tasks in lists and dicts of his own."""
+    rows, other = extract(), extract.override(task_id="other")()
+
+    assert rows == rows
+    assert rows != other
+    assert [other, rows].index(rows) == 1
+    assert {rows: 1}[rows] == 1
+    assert repr(rows) == "<Task etl.extract>"
+    assert not hasattr(rows, "append")
+    assert copy.copy(rows).task_id == "extract"
 
 
 def test_a_result_cannot_lie_in_a_set_or_be_a_key(etl: DAG) -> None:
@@ -312,6 +338,6 @@ def test_there_is_no_context_while_a_file_is_loaded() -> None:
 
 def test_everything_that_a_dag_file_needs_comes_from_the_package_itself() -> None:
     """As docs/dags.md writes it: nobody has to know where it lies."""
-    for name in ("DAG", "bash", "chain", "get_context", "task"):
+    for name in ("DAG", "bash", "chain", "dag", "get_context", "task"):
         assert getattr(dexaflow, name) is getattr(dexaflow.authoring, name)
         assert name in dexaflow.__all__

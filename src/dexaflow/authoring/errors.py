@@ -6,13 +6,17 @@ from types import FrameType
 
 from dexaflow.base.errors import DagError
 
-__all__ = ["AuthoringError", "Place", "call_place", "owner_place", "refused"]
+__all__ = ["AuthoringError", "NoAttributeError", "Place", "call_place", "owner_place", "refused"]
 
 Place = tuple[str, int]  # file as Python knows it, line
 
 
 class AuthoringError(DagError):
     """A DAG, a task or a dependency cannot be as written. ``file`` is the path as Python loaded it."""
+
+
+class NoAttributeError(AuthoringError, AttributeError):
+    """An attribute of what is not there yet; to `hasattr` and its like it says no, as any other."""
 
 
 def refused(cause: str, place: Place | None = None) -> AuthoringError:

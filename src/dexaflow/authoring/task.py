@@ -5,10 +5,10 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
-from typing import Any, NoReturn, Unpack, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack, overload
 
 from dexaflow.authoring.dag import DAG, current_dag
-from dexaflow.authoring.errors import Place, owner_place, refused
+from dexaflow.authoring.errors import NoAttributeError, Place, call_place, owner_place, refused
 from dexaflow.authoring.options import TASK_OPTIONS, TaskOptions, read_options
 from dexaflow.model import dag_rules as rules
 from dexaflow.model.dag_rules import RuleError
@@ -24,8 +24,6 @@ class Task:
 
     Made by calling a `@task` function or by `bash`, never directly.
     """
-
-    __hash__ = object.__hash__
 
     def __init__(
         self,
@@ -93,14 +91,34 @@ class Task:
         self.__rshift__(others)
         return self
 
-    def _not_yet(self, *_: object) -> NoReturn:
-        raise refused(
+    def _unknown(self) -> str:
+        return (
             f"the result of '{self.task_id}' is not known while the file is loaded; "
             "pass it to another task, or to bash in env="
         )
 
-    # What would quietly do the wrong thing with a result that is not there yet.
-    __format__ = __iter__ = __getitem__ = __len__ = __contains__ = __bool__ = __int__ = __float__ = _not_yet
+    def _not_yet(self, *_: object) -> NoReturn:
+        raise refused(self._unknown())
+
+    # What a result would be good for, and what stands for it is not: some of it would quietly do the wrong thing.
+    __format__ = __str__ = __iter__ = __getitem__ = __len__ = __contains__ = _not_yet
+    __bool__ = __int__ = __float__ = __index__ = __neg__ = __lt__ = __le__ = __gt__ = __ge__ = _not_yet
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = _not_yet
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __pow__ = __rpow__ = _not_yet
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Task):
+            self._not_yet()
+        return self is other
+
+    __hash__ = object.__hash__
+
+    if not TYPE_CHECKING:  # else every attribute would be there
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):  # Python asks for such ones itself
+                raise AttributeError(name)
+            raise NoAttributeError(*call_place(), self._unknown())
 
     def spec(self) -> TaskSpec:
         """Return the task as it is registered."""
