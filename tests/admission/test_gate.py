@@ -6,8 +6,9 @@ from types import MappingProxyType
 import pytest
 
 from dexaflow.admission.breaker import BreakerState
-from dexaflow.admission.decisions import Admit, Changes, Hold, Refuse, admit, hold, refuse
+from dexaflow.admission.decisions import Admit, Changes, Hold, Refuse, Request, admit, hold, refuse
 from dexaflow.admission.envelope import question
+from dexaflow.admission.ports import Answered
 from dexaflow.admission.results import Admitted, Held, Outcome, Refused, Verdict
 from dexaflow.base.errors import HookBroken
 from dexaflow.kube.tolerations import Toleration
@@ -640,3 +641,51 @@ async def test_operators_see_each_hook_and_why_it_failed() -> None:
 async def test_a_hook_nobody_knows_has_no_probe() -> None:
     with pytest.raises(KeyError):
         a_gate().gate.next_probe("webhook")
+
+
+MANY = {
+    "labels": Changes(labels={f"k{n}": "v" for n in range(5_000)}),
+    "annotations": Changes(annotations={f"example.com/k{n}": "v" for n in range(5_000)}),
+    "node_selector": Changes(node_selector={f"k{n}": "v" for n in range(5_000)}),
+    "tolerations": Changes(tolerations=tuple(Toleration(f"k{n}", "Exists") for n in range(2_000))),
+    "the last may not be made": Changes(labels={f"k{n}": "v" for n in range(5_000)} | {"dexaflow.io/x": "v"}),
+}
+
+
+@pytest.mark.parametrize("what", MANY)
+async def test_while_thousands_of_changes_are_made_another_attempt_is_asked_and_decided(what: str) -> None:
+    """A clumsy or hostile hook costs its own attempt time, and nobody else's."""
+    changes = MANY[what]
+    made = a_gate(Answering(Admit(changes)))
+    other = a_gate(Scripted(hold("not today")))
+    order: list[str] = []
+
+    async def review(world: World, name: str) -> Verdict:
+        verdict = await world.gate.review(checked())
+        order.append(name)
+        return verdict
+
+    large = asyncio.create_task(review(made, "large"))
+    await asyncio.sleep(0)
+    small = asyncio.create_task(review(other, "small"))
+    verdict = await large
+    await small
+
+    assert order == ["small", "large"]
+    if what.startswith("the last"):
+        assert refused(verdict).reviews[0].outcome is Outcome.CHANGE_REFUSED
+    else:
+        assert len(admitted(verdict).settings) >= 2_000
+        assert made.watching.outcomes() == [Outcome.ADMIT]
+
+
+class Answering:
+    """A hook that gives a decision as the reader of answers would, whatever is in it."""
+
+    name = "webhook"
+
+    def __init__(self, decision: Admit) -> None:
+        self._decision = decision
+
+    async def ask(self, request: Request) -> Answered:
+        return Answered(self._decision, 0.25)

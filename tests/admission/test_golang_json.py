@@ -11,7 +11,20 @@ from hypothesis import strategies as st
 
 from dexaflow.admission.decisions import MAX_ANSWER_BYTES
 from dexaflow.admission.decoding import ANSWER
-from dexaflow.admission.golang_json import MAX_DEPTH, Cause, Fault, Flag, ListOf, Record, Text, TextMap, Whole, read
+from dexaflow.admission.golang_json import (
+    MAX_DEPTH,
+    VALUES_A_STEP,
+    Cause,
+    Fault,
+    Flag,
+    ListOf,
+    Record,
+    Text,
+    TextMap,
+    Whole,
+    read,
+    reading,
+)
 from dexaflow.base.text import shown
 from tests.vectors_loader import load
 
@@ -238,3 +251,20 @@ def test_bytes_that_are_not_utf8_become_one_replacement_each(raw: bytes) -> None
 def test_numbers_are_checked_by_the_grammar_alone() -> None:
     for text in ("01", "-", "+1", ".5", "1.", "1e", "1e+", "0x1", "1_0", "--1", "Infinity", "-Infinity", str(math.nan)):
         assert fault_of(f'{{"x":{text}}}'.encode()).cause is Cause.SYNTAX, text
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [b"{}", b"[]", b"0", b'""', b"null", b'{"key":"a","key":"b"}', b'{"x":0}', b'{"key":null,"value":1}'],
+)
+@pytest.mark.parametrize("before", [b'{"x":[', b'{"response":{"changes":{"tolerations":['])
+def test_a_long_body_is_read_in_many_steps_whatever_is_in_it(before: bytes, unit: bytes) -> None:
+    """Nobody waits for an answer of 64 KB that is all names, or all faults."""
+    values = 5_000
+    steps: list[None] = []
+    work = reading(before + b",".join([unit] * values), ANSWER, max_bytes=MAX_ANSWER_BYTES * 2)
+
+    with pytest.raises(Fault):
+        steps.extend(iter(work))
+
+    assert len(steps) >= values // VALUES_A_STEP

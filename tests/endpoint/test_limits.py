@@ -86,3 +86,24 @@ async def test_questions_one_after_the_other_may_be_as_large_as_they_are() -> No
         writer.close()
 
     assert answered.count(b"HTTP/1.1 200 OK") == 5
+
+
+async def test_a_question_of_two_megabytes_keeps_no_other_waiting() -> None:
+    """It takes most of a second to read, on the loop that every other question is answered on."""
+    order: list[str] = []
+
+    async def noting(request: Request) -> Decision:
+        order.append(request.uid)
+        return admit()
+
+    endpoint = asgi_app(noting)
+    assert isinstance(endpoint, Endpoint)
+    annotations = {f"k{n}": "v" for n in range(50_000)}
+    large = replace(REQUEST, uid="large", execution=replace(REQUEST.execution, annotations=annotations))
+
+    first = asyncio.create_task(endpoint._admit(question(large)))
+    await asyncio.sleep(0)
+    await endpoint._admit(question(replace(REQUEST, uid="small")))
+    await first
+
+    assert order == ["small", "large"]

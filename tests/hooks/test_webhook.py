@@ -10,6 +10,7 @@ import structlog
 import trustme
 
 from dexaflow.admission.decisions import Admit, Hold, Refuse
+from dexaflow.admission.envelope import AnswerError, question
 from dexaflow.base.errors import ConfigError, HookBroken
 from dexaflow.hooks.webhook import CA_FILE_KEY, TOKEN_FILE_KEY, WebhookCaller
 from tests.hooks.asking import LONG, SHORT
@@ -56,6 +57,45 @@ async def test_question_goes_out_and_the_decision_comes_back() -> None:
             assert admitted.changes.node_selector == {"tenant": "acme"}
             assert caller.name == "webhook"
             assert caller.stale_files() == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "usable"),
+    [
+        ({"labels": {f"k{n}": None for n in range(4_000)}}, True),
+        ({"tolerations": [{"key": ""}] * 4_000}, True),
+        ({"tolerations": [{"kind": ""}] * 4_000}, False),
+    ],
+    ids=["labels", "tolerations", "unknown fields"],
+)
+async def test_while_a_long_answer_is_read_other_attempts_get_their_turn(
+    changes: dict[str, object], usable: bool
+) -> None:
+    """An endpoint, hostile or clumsy, that sends 64 KB of names delays nobody by more than a step of the reading."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async with Endpoint(deciding(decision="admit", changes=changes)) as endpoint:
+        async with WebhookCaller(endpoint.url, timeout=LONG) as caller:
+            response = await caller.send(question(a_request()))  # how it reads is known apart from how it arrives
+            reading = caller._long_answers.do(caller._answers.reading(response.body, a_request().uid))
+            beside = asyncio.create_task(others())
+            try:
+                if usable:
+                    assert isinstance((await reading)[0], Admit)
+                else:
+                    with pytest.raises(AnswerError):
+                        await reading
+            finally:
+                beside.cancel()
+            assert turns >= 4_000 // 256
+            if usable:
+                assert isinstance((await caller.ask(a_request())).decision, Admit)
 
 
 BROKEN: dict[str, bytes] = {

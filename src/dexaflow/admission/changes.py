@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from dexaflow.admission.decisions import Changes
+from dexaflow.base.in_steps import Steps, at_once
 from dexaflow.base.text import quoted
 from dexaflow.kube.annotations import annotations_size_problem
 from dexaflow.kube.names import (
@@ -19,10 +20,12 @@ from dexaflow.kube.tolerations import toleration_problem, toleration_text
 from dexaflow.model.execution import Execution
 from dexaflow.policy.checked import Setting
 
-__all__ = ["AllowLists", "Applied", "Merges", "NotAllowed", "apply_changes"]
+__all__ = ["AllowLists", "Applied", "Merges", "NotAllowed", "apply_changes", "applying_changes", "are_many"]
 
 # The longest key that Kubernetes takes, prefix, slash and name: a key is named whole, for its end tells it apart.
 _MAX_KEY_CHARACTERS = 253 + 1 + 63
+
+_A_STEP: Final = 256  # keys or tolerations: well below a millisecond
 
 
 class AllowLists(Protocol):
@@ -66,7 +69,21 @@ def apply_changes(
         settings: Who set each part of `execution`.
         by: Who asks, as a setting says it: `hook:<name>`.
     """
-    refused = _not_allowed(changes, allowed)
+    return at_once(applying_changes(changes, execution, settings, by=by, allowed=allowed))
+
+
+def are_many(changes: Changes) -> bool:
+    """Whether there are so many changes that making them takes more than one step."""
+    return (
+        len(changes.labels) + len(changes.annotations) + len(changes.node_selector) + len(changes.tolerations) > _A_STEP
+    )
+
+
+def applying_changes(
+    changes: Changes, execution: Execution, settings: tuple[Setting, ...], *, by: str, allowed: AllowLists
+) -> Steps[Applied | NotAllowed]:
+    """`apply_changes` in steps of a few milliseconds: an answer has room for thousands of changes."""
+    refused = yield from _not_allowed(changes, allowed)
     if refused is not None:
         return refused
     made = _Made(by)
@@ -76,13 +93,15 @@ def apply_changes(
         new = [t for t in dict.fromkeys(changes.tolerations) if t not in known]
         for position, toleration in enumerate(new, start=len(tolerations)):
             made.note("tolerations", str(position), toleration_text(toleration))
+            if not position % _A_STEP:
+                yield
         tolerations = (*tolerations, *new)
     result = Execution(
         made.replaced("service_account", execution.service_account, changes.service_account),
-        made.merged("node_selector", execution.node_selector, changes.node_selector),
+        (yield from made.merged("node_selector", execution.node_selector, changes.node_selector)),
         tolerations,
-        made.merged("labels", execution.labels, changes.labels),
-        made.merged("annotations", execution.annotations, changes.annotations),
+        (yield from made.merged("labels", execution.labels, changes.labels)),
+        (yield from made.merged("annotations", execution.annotations, changes.annotations)),
         made.replaced("priority_class_name", execution.priority_class_name, changes.priority_class_name),
     )
     fresh = made.fresh
@@ -140,6 +159,12 @@ class Merges:
         """See `apply_changes`; of these changes nothing is kept."""
         return apply_changes(changes, execution, settings, by=self._by, allowed=allowed)
 
+    def applying(
+        self, changes: Changes, execution: Execution, settings: tuple[Setting, ...], allowed: AllowLists
+    ) -> Steps[Applied | NotAllowed]:
+        """See `applying_changes`; of these changes nothing is kept."""
+        return applying_changes(changes, execution, settings, by=self._by, allowed=allowed)
+
 
 class _Made:
     """What of the changes makes a difference: a setting for each, by field and key."""
@@ -154,11 +179,13 @@ class _Made:
     def note(self, field: str, key: str, value: str) -> None:
         self.fresh[field, key] = Setting(field, key, value, self._by)
 
-    def merged(self, field: str, own: Mapping[str, str], asked: Mapping[str, str]) -> Mapping[str, str]:
+    def merged(self, field: str, own: Mapping[str, str], asked: Mapping[str, str]) -> Steps[Mapping[str, str]]:
         if not asked:
             return own
         result: dict[str, str] | None = None
-        for key, value in asked.items():
+        for n, (key, value) in enumerate(asked.items(), start=1):
+            if not n % _A_STEP:
+                yield
             before = own.get(key)
             if before == value:
                 continue
@@ -177,21 +204,29 @@ class _Made:
         return asked
 
 
-def _not_allowed(changes: Changes, allowed: AllowLists) -> NotAllowed | None:
+def _not_allowed(changes: Changes, allowed: AllowLists) -> Steps[NotAllowed | None]:
     """Return the first change that may not be made, whatever the task has (R5.2)."""
-    for key, value in changes.labels.items():
+    for n, (key, value) in enumerate(changes.labels.items(), start=1):
+        if not n % _A_STEP:
+            yield
         problem = _reserved(key) or label_key_problem(key) or _value_problem(value)
         if problem is not None:
             return NotAllowed("labels", f"label {_named(key)}: {problem}")
-    for key in changes.annotations:
+    for n, key in enumerate(changes.annotations, start=1):
+        if not n % _A_STEP:
+            yield
         problem = _reserved(key) or annotation_key_problem(key)
         if problem is not None:
             return NotAllowed("annotations", f"annotation {_named(key)}: {problem}")
-    for key, value in changes.node_selector.items():
+    for n, (key, value) in enumerate(changes.node_selector.items(), start=1):
+        if not n % _A_STEP:
+            yield
         problem = label_key_problem(key) or _value_problem(value)
         if problem is not None:
             return NotAllowed("node_selector", f"node_selector {_named(key)}: {problem}")
-    for toleration in changes.tolerations:
+    for n, toleration in enumerate(changes.tolerations, start=1):
+        if not n % _A_STEP:
+            yield
         problem = toleration_problem(toleration)
         if problem is not None:
             return NotAllowed("tolerations", f"toleration {_named(toleration.key)}: {problem}")

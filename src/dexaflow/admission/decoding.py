@@ -4,7 +4,7 @@
 knows all of Go's rules and is the one that finds faults.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -13,6 +13,7 @@ import msgspec
 from dexaflow.admission import golang_json
 from dexaflow.admission.decisions import MAX_ANSWER_BYTES, NO_CHANGES, Changes
 from dexaflow.admission.golang_json import ListOf, Record, Text, TextMap
+from dexaflow.base.in_steps import Steps, at_once
 from dexaflow.kube.tolerations import Toleration
 from dexaflow.model.execution import EMPTY
 
@@ -23,6 +24,7 @@ __all__ = [
     "decode_answer",
     "decode_quickly",
     "decode_strictly",
+    "decoding_answer",
     "frozen",
     "placement_values",
 ]
@@ -61,13 +63,25 @@ class Answer(NamedTuple):
 
 def decode_answer(body: bytes) -> Answer:
     """Return what an answer's body says. Raises `golang_json.Fault`."""
+    return at_once(decoding_answer(body))
+
+
+def decoding_answer(body: bytes) -> Steps[Answer]:
+    """`decode_answer` in steps of a few milliseconds at most."""
     quick = decode_quickly(body)
-    return decode_strictly(body) if quick is None else quick
+    if quick is not None:
+        return quick
+    yield
+    return (yield from _decoding_strictly(body))
 
 
 def decode_strictly(body: bytes) -> Answer:
     """Decode by Go's rules. Raises `golang_json.Fault`."""
-    document = golang_json.read(body, ANSWER, max_bytes=MAX_ANSWER_BYTES)
+    return at_once(_decoding_strictly(body))
+
+
+def _decoding_strictly(body: bytes) -> Steps[Answer]:
+    document = yield from golang_json.reading(body, ANSWER, max_bytes=MAX_ANSWER_BYTES)
     response = document["response"] or {"uid": "", "decision": "", "reason": "", "changes": None}
     changes = response["changes"]
     return Answer(
@@ -89,12 +103,26 @@ def placement_values(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of `Changes` or `Execution` out of a decoded `PLACEMENT`."""
     return {
         "node_selector": frozen(fields["node_selector"]),
-        "tolerations": tuple(Toleration(**item) for item in fields["tolerations"] or ()),
+        "tolerations": _tolerations(tuple(item.values()) for item in fields["tolerations"] or ()),
         "labels": frozen(fields["labels"]),
         "annotations": frozen(fields["annotations"]),
         "priority_class_name": fields["priority_class_name"],
         "service_account": fields["service_account"],
     }
+
+
+def _tolerations(found: Iterable[tuple[str, str, str, str]]) -> tuple[Toleration, ...]:
+    """Return tolerations by their fields, in the order of `_TOLERATION`. Equal ones are one object: an answer has room
+    for twenty thousand, of the same few fields.
+    """
+    made: dict[tuple[str, str, str, str], Toleration] = {}
+    result: list[Toleration] = []
+    for fields in found:
+        toleration = made.get(fields)
+        if toleration is None:
+            made[fields] = toleration = Toleration(*fields)
+        result.append(toleration)
+    return tuple(result)
 
 
 class _TolerationStruct(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -175,16 +203,14 @@ def _changes_of(found: _ChangesStruct) -> tuple[int, Changes]:
         strings += 2
     if service_account:
         strings += 2
-    tolerations: list[Toleration] = []
+    tolerations: tuple[Toleration, ...] = ()
     if found.tolerations:
-        strings += 1
-        for item in found.tolerations:
-            key, operator, value, effect = item.key, item.operator, item.value, item.effect
-            strings += 2 * (bool(key) + bool(operator) + bool(value) + bool(effect))
-            tolerations.append(Toleration(key, operator, value, effect))
+        each = [(item.key, item.operator, item.value, item.effect) for item in found.tolerations]
+        strings += 1 + 2 * (4 * len(each) - sum(fields.count("") for fields in each))
+        tolerations = _tolerations(each)
     return strings, Changes(
         MappingProxyType(node_selector) if node_selector else EMPTY,
-        tuple(tolerations),
+        tolerations,
         MappingProxyType(labels) if labels else EMPTY,
         MappingProxyType(annotations) if annotations else EMPTY,
         priority_class_name,

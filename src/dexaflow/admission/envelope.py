@@ -20,9 +20,10 @@ from dexaflow.admission.decisions import (
     Request,
     well_formed,
 )
-from dexaflow.admission.decoding import PLACEMENT, decode_answer, frozen, placement_values
+from dexaflow.admission.decoding import PLACEMENT, decoding_answer, frozen, placement_values
 from dexaflow.admission.golang_json import Flag, Record, Text, TextMap, Whole
 from dexaflow.base.errors import DexaflowError
+from dexaflow.base.in_steps import Steps, at_once
 from dexaflow.base.text import quoted
 from dexaflow.kube.tolerations import Toleration
 from dexaflow.model.execution import Execution, Resources
@@ -30,6 +31,7 @@ from dexaflow.model.execution import Execution, Resources
 __all__ = [
     "API_VERSION",
     "KIND",
+    "LONGEST_REMEMBERED",
     "MAX_QUESTION_BYTES",
     "AnswerError",
     "Answers",
@@ -40,6 +42,7 @@ __all__ = [
     "question",
     "read_answer",
     "read_question",
+    "reading_question",
 ]
 
 API_VERSION: Final = "dexaflow.io/admission/v1"
@@ -173,8 +176,13 @@ def read_question(body: bytes) -> Request:
     Raises:
         QuestionError: the body is not a question of this `api_version`.
     """
+    return at_once(reading_question(body))
+
+
+def reading_question(body: bytes) -> Steps[Request]:
+    """`read_question` in steps of a few milliseconds, for a server that has others to answer. Raises as it does."""
     try:
-        document = golang_json.read(body, _QUESTION, max_bytes=MAX_QUESTION_BYTES)
+        document = yield from golang_json.reading(body, _QUESTION, max_bytes=MAX_QUESTION_BYTES)
     except golang_json.Fault as fault:
         raise QuestionError(f"the question cannot be read: {fault}") from fault
     if document["api_version"] != API_VERSION:
@@ -210,8 +218,12 @@ def read_answer(body: bytes, uid: str | None) -> Decision:
     Raises:
         AnswerError: the answer is not well-formed, or does not answer this question.
     """
+    return at_once(_reading_answer(body, uid))
+
+
+def _reading_answer(body: bytes, uid: str | None) -> Steps[Decision]:
     try:
-        decoded = decode_answer(body)
+        decoded = yield from decoding_answer(body)
     except golang_json.Fault as fault:
         problem = f"the answer cannot be read: {fault}"
         raise AnswerError(fault.cause.value, problem, ambiguous=fault.duplicate) from fault
@@ -240,7 +252,7 @@ def read_answer(body: bytes, uid: str | None) -> Decision:
 
 _MOST_REMEMBERED: Final = 256
 _MOST_MARKS: Final = 4_096
-_LONGEST_REMEMBERED: Final = 2_048  # bytes: so that all of them together stay small
+LONGEST_REMEMBERED: Final = 2_048  # bytes: so that all of them together stay small
 
 
 class Answers:
@@ -269,9 +281,13 @@ class Answers:
         if decision is not None:
             return decision, True
         decision = read_answer(body, uid)
-        if len(body) <= _LONGEST_REMEMBERED and found and b"\\" not in body and uid.encode() not in after:
+        if len(body) <= LONGEST_REMEMBERED and found and b"\\" not in body and uid.encode() not in after:
             self._met(key, decision)
         return decision, False
+
+    def reading(self, body: bytes, uid: str) -> Steps[tuple[Decision, bool]]:
+        """`read` in steps of a few milliseconds, for an answer longer than `LONGEST_REMEMBERED`: it is met but once."""
+        return (yield from _reading_answer(body, uid)), False
 
     def _met(self, key: tuple[bytes, bytes], decision: Decision) -> None:
         mark = hash(key)

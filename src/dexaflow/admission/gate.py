@@ -22,13 +22,14 @@ from dexaflow.admission.breaker import (
     settle,
     take_ticket,
 )
-from dexaflow.admission.changes import AllowLists, Merges, NotAllowed
-from dexaflow.admission.decisions import NO_CHANGES, Admit, Decision, Hold, Refuse, Request
+from dexaflow.admission.changes import AllowLists, Applied, Merges, NotAllowed, are_many
+from dexaflow.admission.decisions import NO_CHANGES, Admit, Changes, Decision, Hold, Refuse, Request
 from dexaflow.admission.hook_errors import described
 from dexaflow.admission.ports import HookCaller, NotPut, Observer, Paced
 from dexaflow.admission.results import _SEAL, Admitted, Held, Outcome, Refused, Review, Verdict
 from dexaflow.base.clock import Clock
 from dexaflow.base.errors import HookBroken
+from dexaflow.base.in_steps import Turns
 from dexaflow.base.steps import Step, reached
 from dexaflow.base.text import clean_reason
 from dexaflow.kube.names import is_reserved
@@ -97,6 +98,7 @@ class Gate:
         self._new_uid = new_uid
         self._new_incident = new_incident
         self._observer = observer
+        self._many_changes = Turns()  # made one answer's at a time, in steps: no other attempt waits for them
 
     async def review(self, checked: Checked, *, may_probe: Callable[[str], bool] = anyone) -> Verdict:
         """Ask every hook about this attempt, and return what comes of it.
@@ -164,9 +166,9 @@ class Gate:
         if broken is not None:
             took = self._clock.monotonic() - started if broken.seconds is None else broken.seconds
             return self._broken(hook, walk, request, broken, took)
-        return self._decided(hook, walk, request, decision, seconds, again=again)
+        return await self._decided(hook, walk, request, decision, seconds, again=again)
 
-    def _decided(
+    async def _decided(
         self, hook: "_Hook", walk: "_Walk", request: Request, decision: Decision, seconds: float, *, again: bool
     ) -> Held | Refused | None:
         changes, reason = NO_CHANGES, ""
@@ -174,8 +176,7 @@ class Gate:
             case Admit(changes=changes):
                 outcome = Outcome.ADMIT
                 if changes:
-                    apply = hook.merges.apply if again else hook.merges.apply_once
-                    result = apply(changes, walk.execution, walk.settings, self._policy())
+                    result = await self._applied(hook, walk, changes, again=again)
                     if isinstance(result, NotAllowed):
                         outcome = Outcome.CHANGE_REFUSED
                         reason = clean_reason(f"admission hook {hook.name} may not make this change: {result.problem}")
@@ -192,6 +193,14 @@ class Gate:
         if outcome is Outcome.HOLD:
             return walk.held(hook.name, reason)
         return walk.refused(hook.name, reason)
+
+    async def _applied(self, hook: "_Hook", walk: "_Walk", changes: Changes, *, again: bool) -> Applied | NotAllowed:
+        allowed = self._policy()
+        if are_many(changes):  # no answer that large comes again
+            work = hook.merges.applying(changes, walk.execution, walk.settings, allowed)
+            return await self._many_changes.do(work)
+        apply = hook.merges.apply if again else hook.merges.apply_once
+        return apply(changes, walk.execution, walk.settings, allowed)
 
     def _broken(
         self, hook: "_Hook", walk: "_Walk", request: Request, broken: HookBroken, seconds: float

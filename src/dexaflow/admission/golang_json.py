@@ -6,20 +6,38 @@ outside. The stricter point: a field or a map key given twice is a fault, since 
 
 What is read is described by a shape: `Record` of named fields, `TextMap`, `ListOf`, `Text`, `Flag`, `Whole`. The
 reader keeps its own stack and never converts a number that it does not need, so that no body, however nested or
-long its numbers, costs more than time in proportion to its length.
+long its numbers, costs more than time in proportion to its length. As that may be many milliseconds, `reading` takes
+them in steps, for whoever has others to serve meanwhile.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NoReturn
 
+from dexaflow.base.in_steps import Steps, at_once
 from dexaflow.base.text import quoted, shown
 
-__all__ = ["MAX_DEPTH", "Cause", "Fault", "Flag", "ListOf", "Record", "Shape", "Text", "TextMap", "Whole", "read"]
+__all__ = [
+    "MAX_DEPTH",
+    "VALUES_A_STEP",
+    "Cause",
+    "Fault",
+    "Flag",
+    "ListOf",
+    "Record",
+    "Shape",
+    "Text",
+    "TextMap",
+    "Whole",
+    "read",
+    "reading",
+]
 
 MAX_DEPTH: Final = 10_000  # Go's maxNestingDepth
+VALUES_A_STEP: Final = 256  # well below a millisecond
 
 
 class Cause(StrEnum):
@@ -112,21 +130,12 @@ def _folded(name: str) -> str:
 
 
 _BLANKS = re.compile(rb"[ \t\r\n]*")
-_PLAIN = re.compile(rb'[^"\\\x00-\x1f]*')
+# What may stand in a string, as far as it goes. Possessive: nothing of it could be read in another way.
+_INSIDE_STRING = re.compile(rb"""[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+""")
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_HEX4 = re.compile(rb"[0-9a-fA-F]{4}")
-_ESCAPES = {
-    ord('"'): '"',
-    ord("\\"): "\\",
-    ord("/"): "/",
-    ord("b"): "\b",
-    ord("f"): "\f",
-    ord("n"): "\n",
-    ord("r"): "\r",
-    ord("t"): "\t",
-}
 _LITERALS = {ord("t"): (b"true", True), ord("f"): (b"false", False), ord("n"): (b"null", None)}
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
+_LONE_HALF = re.compile("[\ud800-\udfff]")
 _QUOTE, _BACKSLASH, _COMMA, _COLON = b'"\\,:'
 _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_LIST, _CLOSE_LIST = b"{}[]"
 
@@ -140,10 +149,15 @@ def read(body: bytes, shape: Record, *, max_bytes: int) -> dict[str, Any]:
         Fault: the body is too large or empty, is not one JSON value with nothing but blanks around it, or does not
             have this shape. Of several faults a broken syntax is named, else the first.
     """
+    return at_once(reading(body, shape, max_bytes=max_bytes))
+
+
+def reading(body: bytes, shape: Record, *, max_bytes: int) -> Steps[dict[str, Any]]:
+    """`read` in steps, each a part of a millisecond."""
     if len(body) <= max_bytes:
-        return _Reader(body).read(shape)
+        return (yield from _Reader(body).read(shape))
     try:  # only to learn whether something is given twice in what may be looked at
-        _Reader(body[:max_bytes]).read(shape)
+        yield from _Reader(body[:max_bytes]).read(shape)
         duplicate = False
     except Fault as fault:
         duplicate = fault.duplicate
@@ -181,10 +195,10 @@ class _Reader:
         self.fault: tuple[Cause, str] | None = None  # the first one found that is not of syntax
         self.duplicate = False
 
-    def read(self, shape: Record) -> dict[str, Any]:
+    def read(self, shape: Record) -> Steps[dict[str, Any]]:
         if self.peek() is None:
             raise Fault(Cause.EMPTY, "it is empty")
-        value = self.value(shape)
+        value = yield from self.value(shape)
         if self.peek() is not None:
             self.note(Cause.TRAILING, f"something follows its end at byte {self.pos}")
         if self.fault is not None:
@@ -221,63 +235,44 @@ class _Reader:
 
     def text(self) -> str:
         """Read the string whose opening quote is at `pos`."""
-        body = self.body
+        match = _INSIDE_STRING.match(self.body, self.pos + 1)
+        assert match is not None  # it matches the empty text
+        inside, self.pos = match.group(), match.end()
+        if self.pos >= len(self.body) or self.body[self.pos] != _QUOTE:
+            self.broken_string()
         self.pos += 1
-        parts: list[str] = []
-        while True:
-            match = _PLAIN.match(body, self.pos)
-            assert match is not None  # it matches the empty text
-            plain, self.pos = match.group(), match.end()
-            if plain:
-                # Go puts one U+FFFD for each byte that is not UTF-8. Python's escapes for those bytes are lone
-                # surrogates, which UTF-8 cannot hold, so they cannot be mistaken for text.
-                text = plain.decode("utf-8", "surrogateescape")
-                parts.append(text if text.isascii() else _NOT_UTF8.sub("\ufffd", text))
-            end = body[self.pos] if self.pos < len(body) else None
-            if end == _QUOTE:
-                self.pos += 1
-                return parts[0] if len(parts) == 1 else "".join(parts)
-            if end != _BACKSLASH:
-                self.broken("a quote, or no control character in a string,")
-            parts.append(self.escape())
+        # Go puts one U+FFFD for each byte that is not UTF-8. Python's escapes for those bytes are lone surrogates,
+        # which UTF-8 cannot hold, so they cannot be mistaken for text.
+        text = inside.decode("utf-8", "surrogateescape")
+        if not text.isascii():
+            text = _NOT_UTF8.sub("\ufffd", text)
+        if "\\" not in text:
+            return text
+        # What is known to be a string of JSON, Python reads as Go does, but for half of a pair: for Go that is U+FFFD.
+        return _LONE_HALF.sub("\ufffd", json.loads(f'"{text}"'))
 
-    def escape(self) -> str:
-        """Read the escape whose backslash is at `pos`."""
+    def broken_string(self) -> NoReturn:
+        """Say what is wrong with the string that cannot go on at `pos`."""
+        if self.body[self.pos : self.pos + 1] != b"\\":
+            self.broken("a quote, or no control character in a string,")
         self.pos += 1
-        letter = self.body[self.pos] if self.pos < len(self.body) else None
-        if letter == ord("u"):
+        if self.body[self.pos : self.pos + 1] == b"u":
             self.pos += 1
-            unit = self.hex4()
-            if unit is None:
-                self.broken("four hexadecimal digits")
-            self.pos += 4
-            if not 0xD800 <= unit <= 0xDFFF:
-                return chr(unit)
-            if unit < 0xDC00 and self.body.startswith(b"\\u", self.pos):
-                self.pos += 2
-                low = self.hex4()
-                if low is not None and 0xDC00 <= low <= 0xDFFF:
-                    self.pos += 4
-                    return chr(0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00))
-                self.pos -= 2  # no pair: the next escape stands for itself
-            return "\ufffd"
-        char = None if letter is None else _ESCAPES.get(letter)
-        if char is None:
-            self.broken("an escape that JSON knows")
-        self.pos += 1
-        return char
-
-    def hex4(self) -> int | None:
-        match = _HEX4.match(self.body, self.pos)
-        return None if match is None else int(match.group(), 16)
+            self.broken("four hexadecimal digits")
+        self.broken("an escape that JSON knows")
 
     # -- values
 
-    def value(self, shape: Shape | None) -> Any:
+    def value(self, shape: Shape | None) -> Steps[Any]:
         """Read one value with all that is in it, and return it."""
         stack = self.stack
         wanted = shape
+        left = VALUES_A_STEP
         while True:
+            left -= 1
+            if not left:
+                left = VALUES_A_STEP
+                yield
             value: Any
             first = self.peek()
             if first in (_OPEN_OBJECT, _OPEN_LIST):
@@ -339,13 +334,14 @@ class _Reader:
             if frame.at is None:
                 key = _folded(given)
                 frame.at = shape.fields.get(key)
-                if frame.at is None:
+                if frame.at is None and self.fault is None:
                     self.note(Cause.UNKNOWN_FIELD, f"{quoted(given)} is not a field of {self.inside()}")
         elif shape is not None:
             frame.at = Text()
         if key in frame.seen:
             self.duplicate = True
-            self.note(Cause.DUPLICATE, f"{quoted(given)} is given twice in {self.inside()}")
+            if self.fault is None:
+                self.note(Cause.DUPLICATE, f"{quoted(given)} is given twice in {self.inside()}")
         frame.seen.add(key)
         frame.key = key
         if self.peek() != _COLON:
@@ -400,6 +396,8 @@ class _Reader:
         return None if wanted is None else _zero(wanted)
 
     def mismatch(self, wanted: Shape | None, found: str) -> None:
+        if self.fault is not None:
+            return  # the first is the one that is named
         match wanted:
             case None:
                 return  # a value that is only skipped

@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dexaflow.admission.envelope import MAX_QUESTION_BYTES, QuestionError, answer, read_question
+from dexaflow.admission.envelope import MAX_QUESTION_BYTES, QuestionError, answer, read_question, reading_question
 from dexaflow.admission.hook_shape import Hook
+from dexaflow.base.in_steps import Turns
 from dexaflow.endpoint.calling import HookCalls, HookFailed
 from dexaflow.observe.logs import attempt_fields, get_logger
 
@@ -24,6 +25,8 @@ _log = get_logger("dexaflow.endpoint")
 
 HOOK_SECONDS = 30.0  # for one call of the hook: the longest that `execution.admission.timeout` can be
 BODY_SECONDS = 30.0  # for a question to arrive; no control plane waits longer for the answer (R7.1)
+
+_READ_AT_ONCE: Final = 8_192  # bytes of a question; a longer one is read in steps, so that others do not wait for it
 
 HEALTH_PATH: Final = "/healthz"
 
@@ -111,6 +114,7 @@ class Endpoint:
     token: str | Callable[[], str] | None
     path: str
     body_seconds: float = BODY_SECONDS
+    _long_questions: Turns = field(default_factory=Turns)  # read one at a time
     _open: set["asyncio.Task[Any]"] = field(default_factory=set)  # Any: what a server's task gives is its affair
     _ended: bool = False
 
@@ -200,7 +204,10 @@ class Endpoint:
 
     async def _admit(self, body: bytes) -> bytes:
         try:
-            request = read_question(body)
+            if len(body) <= _READ_AT_ONCE:
+                request = read_question(body)
+            else:
+                request = await self._long_questions.do(reading_question(body))
         except QuestionError as error:
             raise _Problem(400, str(error)) from error
         try:

@@ -8,9 +8,10 @@ from types import TracebackType
 from typing import Final
 
 from dexaflow.admission.decisions import Request
-from dexaflow.admission.envelope import AnswerError, Answers, question
+from dexaflow.admission.envelope import LONGEST_REMEMBERED, AnswerError, Answers, question
 from dexaflow.admission.ports import Answered
 from dexaflow.base.errors import HookBroken
+from dexaflow.base.in_steps import Turns
 from dexaflow.hooks.addresses import Resolver
 from dexaflow.hooks.files import MAX_BUNDLE_BYTES, MAX_TOKEN_BYTES, FileWatch, Watched, WatchedFile, token_in
 from dexaflow.hooks.tls import client_context
@@ -83,6 +84,7 @@ class WebhookCaller:
             max_connections=max_connections,
         )
         self._answers = Answers()
+        self._long_answers = Turns()  # read one at a time, in steps: nobody else on the loop waits for them
         self._loop: asyncio.AbstractEventLoop | None = None
         files: list[Watched] = [file for file in (self._ca, self._token) if file is not None]
         self._watch = FileWatch(files, self._file_changed)
@@ -120,7 +122,10 @@ class WebhookCaller:
             cause = f"{self._endpoint}: it answered with status {response.status}"
             raise HookBroken(cause, seconds=response.seconds, sent=True)
         try:
-            decision, again = self._answers.read(response.body, request.uid)
+            if len(response.body) <= LONGEST_REMEMBERED:
+                decision, again = self._answers.read(response.body, request.uid)
+            else:
+                decision, again = await self._long_answers.do(self._answers.reading(response.body, request.uid))
         except AnswerError as error:
             cause = f"{self._endpoint}: {error}"
             raise HookBroken(cause, ambiguous=error.ambiguous, seconds=response.seconds, sent=True) from error

@@ -64,7 +64,7 @@ def label_key_problem(key: str) -> str | None:
 
 def annotation_key_problem(key: str) -> str | None:
     """A key of an annotation: as that of a label after lower-casing as Go does it, so that capitals are fine."""
-    return label_key_problem(key.translate(_TO_LOWER))
+    return None if _PLAIN.fullmatch(key) else label_key_problem(key.translate(_TO_LOWER))
 
 
 def label_value_problem(value: str) -> str | None:
