@@ -73,6 +73,23 @@ async def test_unknown_addresses_and_methods(api: httpx.AsyncClient) -> None:
     is_problem(await api.get("/api/v2/dags/"), 404)
 
 
+async def test_a_method_that_an_address_does_not_take_is_answered_with_all_that_it_takes(
+    api: httpx.AsyncClient, operations: Operations
+) -> None:
+    """Also where each method has a handler of its own."""
+    taken: dict[str, set[str]] = {}
+    for method, path in operations.all:
+        taken.setdefault(path, set()).add(method.upper())
+    assert {"GET", "PATCH"} in taken.values()
+    taken["/dexaflow/v1/dags/errors"] |= taken["/dexaflow/v1/dags/{dag_id}"]  # it may be a DAG's id as well
+    for path, methods in taken.items():
+        for method in {"GET", "POST", "PUT", "PATCH", "DELETE"} - methods:
+            answer = await api.request(method, path)
+            detail = is_problem(answer, 405)
+            assert answer.headers["allow"] == ", ".join(sorted(methods)), path
+            assert answer.headers["allow"] in detail
+
+
 BAD_BODIES: list[tuple[bytes, int]] = [
     (b"", 422),
     (b"{", 400),

@@ -1,5 +1,7 @@
 """What OpenAPI publishes is what is there."""
 
+import re
+
 import httpx
 
 from tests.api.conftest import Operations
@@ -32,6 +34,20 @@ async def test_every_reference_in_it_leads_somewhere(api: httpx.AsyncClient) -> 
     known = answer.json()["components"]["schemas"]
     found = {part.split('"')[0] for part in answer.text.split("#/components/schemas/")[1:]}
     assert found <= known.keys()
+
+
+async def test_a_generated_client_gets_plain_names_and_texts_that_its_reader_can_follow(api: httpx.AsyncClient) -> None:
+    """No paths in the names of functions, and nothing of ours between us in the texts."""
+    answer = await api.get("/openapi.json")
+    document = answer.json()
+    names = [operation["operationId"] for path in document["paths"].values() for operation in path.values()]
+    assert len(names) == len(set(names)) > 40
+    for name in names:
+        assert re.fullmatch(r"[a-z]+(_[a-z]+){0,4}", name), name
+    assert {"trigger_run", "cancel_run", "clear_run", "explain_task", "trigger_dag_run"} <= set(names)
+    assert re.findall(r"\bR\d+\.\d+", answer.text) == []
+    assert "`/dexaflow/v1`" in document["info"]["description"]
+    assert "Commands" not in document["info"]["description"]
 
 
 def test_no_operation_of_the_agents_is_published(operations: Operations) -> None:

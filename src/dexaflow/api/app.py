@@ -9,6 +9,7 @@ It reads the database itself, in a few threads, and asks `Commands` for everythi
 dispatches.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -40,6 +41,16 @@ from dexaflow.store.reading import Reader
 
 __all__ = ["App", "create_app"]
 
+_DESCRIPTION = """Two APIs at one address.
+
+- `/api/v2`: Airflow's REST API, as far as Dexaflow has the same thing, in Airflow's states.
+- `/dexaflow/v1`: Dexaflow's own, for the rest.
+- `/health`, `/health/live`, `/health/ready`, `/metrics`: for probes and Prometheus, without a token.
+
+Errors are RFC 9457 problems. Lists take `limit` and `offset`. Times are ISO 8601 in UTC.
+"""
+_REQUIREMENT = re.compile(r" \(R\d+\.\d+\)|, R\d+\.\d+")  # what a docstring keeps; no reader out there has those pages
+
 
 class App(FastAPI):
     """The API behind its `Front`; an ASGI application."""
@@ -48,10 +59,11 @@ class App(FastAPI):
         super().__init__(
             title="Dexaflow",
             version=dexaflow.__version__,
-            description=__doc__ or "",
+            description=_DESCRIPTION,
             docs_url=None,  # they load scripts from elsewhere
             redoc_url=None,
             redirect_slashes=False,
+            generate_unique_id_function=lambda route: route.name,  # what generated clients call their functions
         )
         self.services = services
         self._front = Front(super().__call__, AgentDoor(agent_routes), api_token)
@@ -68,6 +80,16 @@ class App(FastAPI):
         if self.openapi_schema is None:
             self.openapi_schema = _completed(super().openapi())
         return self.openapi_schema
+
+    def methods_at(self, path: str) -> str:
+        """Return all methods that an address takes, as the header `Allow` has them; "" where there is none."""
+        found = {
+            method.upper()
+            for template, operations in self.openapi()["paths"].items()
+            if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", template), path, re.DOTALL)
+            for method in operations
+        }
+        return ", ".join(sorted(found))
 
 
 def _completed(document: dict[str, Any]) -> dict[str, Any]:
@@ -88,7 +110,19 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
                     operation["responses"]["422"] = said
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
+    _without_requirements(document)
     return document
+
+
+def _without_requirements(node: Any) -> None:  # Any: JSON
+    if isinstance(node, dict):
+        if isinstance(said := node.get("description"), str):
+            node["description"] = _REQUIREMENT.sub("", said)
+        for value in node.values():
+            _without_requirements(value)
+    elif isinstance(node, list):
+        for value in node:
+            _without_requirements(value)
 
 
 def create_app(

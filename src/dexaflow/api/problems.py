@@ -101,14 +101,16 @@ def _field(location: Sequence[object]) -> str:
     return ".".join(str(part)[:_MAX_SHOWN] for part in location)
 
 
-async def _http(_request: Request, error: Exception) -> Response:
+async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    detail = str(error.detail)
+    detail, headers = str(error.detail), dict(error.headers or {})
     if error.status_code == 404:
         detail = "there is nothing at this address; /openapi.json lists what there is"
     elif error.status_code == 405:
-        detail = f"this address does not take this method; it takes {(error.headers or {}).get('Allow', 'others')}"
-    return problem(error.status_code, detail, headers=error.headers)
+        # The framework names the methods of the first route at an address alone.
+        headers["Allow"] = request.app.methods_at(request.scope["path"]) or headers.get("Allow", "")
+        detail = f"this address does not take this method; it takes {headers['Allow']}"
+    return problem(error.status_code, detail, headers=headers)
 
 
 def status_of(error: DexaflowError) -> int:

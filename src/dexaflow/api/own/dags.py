@@ -81,7 +81,7 @@ def dag_routes(services: Services) -> APIRouter:
         return answer(render.dag_with_tasks(await services.read(services.reader.dag, dag_id)))
 
     @router.post("/dags/{dag_id}/runs", response_model=shapes.Run, status_code=201, responses=problem_docs(404, 409))
-    async def trigger(dag_id: str, body: NewRun, request: Request) -> Response:
+    async def trigger_run(dag_id: str, body: NewRun, request: Request) -> Response:
         """Make a run of the DAG's latest version."""
         run_id = await services.commands.trigger(
             dag_id,

@@ -110,13 +110,13 @@ def run_routes(services: Services) -> APIRouter:
         return await shown(run_id)
 
     @router.post("/runs/{run_id}/cancel", response_model=shapes.RunWithTasks, responses=problem_docs(409))
-    async def cancel(run_id: str, request: Request) -> Response:
+    async def cancel_run(run_id: str, request: Request) -> Response:
         """End a run: what waits is skipped, its holds end at once, what runs is told to end (R6.3)."""
         await services.commands.cancel(run_id, by=asked_by(request))
         return await shown(run_id)
 
     @router.post("/runs/{run_id}/clear", response_model=shapes.Cleared, responses=problem_docs(409))
-    async def clear(run_id: str, body: Clear, request: Request) -> Response:
+    async def clear_run(run_id: str, body: Clear, request: Request) -> Response:
         """Give tasks a new try with nothing carried over; a hold ends at once (R6.3)."""
         cleared = await services.commands.clear(
             run_id,
