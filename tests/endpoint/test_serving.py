@@ -20,7 +20,7 @@ from structlog.testing import capture_logs
 
 from dexaflow.admission.decisions import Request, refuse
 from dexaflow.admission.envelope import question, read_answer
-from dexaflow.endpoint.serving import TokenFile
+from dexaflow.endpoint.files import TokenFile
 from dexaflow.model.execution import Execution, Resources
 
 HOOKS = """

@@ -1,1 +1,1 @@
-"""What every package may use: errors, text, durations, ids, clocks. Standard library only, no I/O."""
+"""What every package may use: errors, text, durations, ids, clocks, steps. Standard library only, no I/O."""

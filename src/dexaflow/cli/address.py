@@ -1,12 +1,12 @@
 """Where the server is and with which token it is asked (R10.4)."""
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from dexaflow.base.errors import DexaflowError, UsageError
+from dexaflow.base.hosts import is_loopback
 from dexaflow.server.data_folder import read_token, read_url
 
 __all__ = ["Address", "NoServer", "data_folder", "find_address"]
@@ -71,7 +71,7 @@ def find_address(given: Path | None, environ: Mapping[str, str]) -> Address:
     tls, host, port, prefix = _parts(url, url_source)
     token_source = "DEXAFLOW_TOKEN"
     if not token:
-        if from_environment and not _is_loopback(host):
+        if from_environment and not is_loopback(host):
             raise UsageError("DEXAFLOW_URL is set and DEXAFLOW_TOKEN is not; set it to that server's API token")
         token, token_source = read_token(folder) or "", str(folder / "token")
         if not token:
@@ -103,12 +103,3 @@ def _parts(url: str, source: str) -> tuple[bool, str, int, str]:
     if port == 0:
         raise UsageError(f"{source} names port 0; {_URL_FIX}")
     return tls, host, port or (443 if tls else 80), parts.path.rstrip("/")
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

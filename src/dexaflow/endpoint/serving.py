@@ -2,14 +2,11 @@
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import os
 import socket
-import ssl
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
@@ -17,75 +14,20 @@ import uvicorn
 
 from dexaflow.admission.hook_shape import Hook
 from dexaflow.base.errors import UsageError
+from dexaflow.base.hosts import is_loopback
 from dexaflow.endpoint.app import HOOK_SECONDS, Endpoint, usable_path
 from dexaflow.endpoint.calling import HookCalls
+from dexaflow.endpoint.files import Reloading, TokenFile, tls_context
 from dexaflow.endpoint.heads import BoundedHeads
 from dexaflow.observe.logs import get_logger
 
-__all__ = ["TokenFile", "serve"]
+__all__ = ["serve"]
 
-RELOAD_SECONDS = 2.0  # how often certificate and token are looked at
 KEEP_ALIVE_SECONDS = 75  # longer than a control plane leaves a connection idle, so that it is the one to close
 GRACE_SECONDS = 2  # for questions under way when the process is told to stop
 CLOSE_SECONDS = 1  # after that, for connections to close
 
 _log = get_logger("dexaflow.endpoint")
-
-
-def _stamp(path: Path) -> tuple[int, int, int]:
-    """Return what changes when the file does; through symlinks, which Kubernetes swaps."""
-    stat = os.stat(path)
-    return stat.st_mtime_ns, stat.st_ino, stat.st_size
-
-
-@dataclass(slots=True)
-class TokenFile:
-    """The bearer token in a file; read again when it changes, the last good one kept when it cannot be used.
-
-    Raises:
-        UsageError: at the beginning only: there is no such file, or no usable token in it. The token is not named.
-    """
-
-    path: Path
-    token: str = field(init=False, repr=False)
-    _seen: tuple[int, int, int] = field(init=False, repr=False)
-    _unseen: bool = field(init=False, repr=False, default=False)
-
-    def __post_init__(self) -> None:
-        try:
-            self._seen, self.token = _stamp(self.path), _token(self.path.read_bytes())
-        except OSError as error:
-            raise UsageError(f"--token-file cannot be read: {error.strerror}; name a file with the token") from None
-        except ValueError as error:
-            raise UsageError(f"--token-file: {error}") from None
-
-    def __call__(self) -> str:
-        return self.token
-
-    def refresh(self) -> None:
-        """Read the file again if it changed. That it cannot be found is said once, until it is there again."""
-        unseen, self._unseen = self._unseen, True
-        try:
-            stamp = _stamp(self.path)
-            unseen = self._unseen = False
-            if stamp == self._seen:
-                return
-            self._seen = stamp
-            self.token = _token(self.path.read_bytes())
-        except (OSError, ValueError) as error:
-            if not unseen:
-                cause = error.strerror if isinstance(error, OSError) else str(error)
-                _log.error("token_not_reloaded", cause=cause)
-
-
-def _token(content: bytes) -> str:
-    """Return the token in a file's content, one trailing line end dropped (R2.3)."""
-    body = content.removesuffix(b"\n").removesuffix(b"\r") if content.endswith(b"\n") else content
-    if not body:
-        raise ValueError("the token is empty; write one into the file")
-    if not all(0x21 <= byte <= 0x7E for byte in body):
-        raise ValueError("the token holds blanks, line ends or other bytes that no header may; write visible ASCII")
-    return body.decode("ascii")
 
 
 class _Server(uvicorn.Server):
@@ -167,7 +109,7 @@ def serve(
     """
     if (tls_cert is None) != (tls_key is None):
         raise UsageError("--tls-cert and --tls-key go together; give both")
-    if tls_cert is None and not _is_loopback(host):
+    if tls_cert is None and not is_loopback(host):
         raise UsageError(
             f"without --tls-cert and --tls-key only loopback is served; {host} is not, give both or 127.0.0.1"
         )
@@ -178,7 +120,7 @@ def serve(
         raise UsageError(f"--path: {error}") from None
     for name in ("uvicorn", "uvicorn.error"):  # what there is to say of starts, stops and faults, we say ourselves
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    context = _tls(tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None
+    context = tls_context(tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None
     with _listen(host, port) as listener:
         bound_port = listener.getsockname()[1]
         scheme = "http" if context is None else "https"
@@ -203,12 +145,12 @@ def serve(
             target=_end_in_time, args=(server.told_to_stop, ended), name="dexaflow-endpoint-end", daemon=True
         ).start()
         try:
-            asyncio.run(_run(server, listener, _Reloading(context, tls_cert, tls_key, token)))
+            asyncio.run(_run(server, listener, Reloading(context, tls_cert, tls_key, token)))
         finally:
             ended.set()
 
 
-async def _run(server: _Server, listener: socket.socket, reloading: "_Reloading") -> None:
+async def _run(server: _Server, listener: socket.socket, reloading: Reloading) -> None:
     watching = asyncio.ensure_future(reloading.watch())
     try:
         await server.serve(sockets=[listener])
@@ -216,61 +158,6 @@ async def _run(server: _Server, listener: socket.socket, reloading: "_Reloading"
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await watching
-
-
-@dataclass(slots=True)
-class _Reloading:
-    """Keeps certificate and token as their files are; a certificate holds from the next connection on."""
-
-    context: ssl.SSLContext | None
-    cert: Path | None
-    key: Path | None
-    token: TokenFile | None
-
-    async def watch(self) -> None:
-        seen = self._cert_stamp()
-        while True:
-            await asyncio.sleep(RELOAD_SECONDS)
-            if self.token is not None:
-                self.token.refresh()
-            stamp = self._cert_stamp()
-            if stamp == seen or stamp is None or self.context is None or self.cert is None:
-                continue
-            seen = stamp
-            try:
-                _tls(self.cert, self.key)  # tried on another context first: a pair that does not match spoils this one
-                self.context.load_cert_chain(self.cert, self.key)
-                _log.info("certificate_reloaded")
-            except (OSError, UsageError) as error:
-                _log.error("certificate_not_reloaded", cause=str(error))
-
-    def _cert_stamp(self) -> tuple[tuple[int, int, int], tuple[int, int, int]] | None:
-        if self.cert is None or self.key is None:
-            return None
-        try:
-            return _stamp(self.cert), _stamp(self.key)
-        except OSError:
-            return None  # being swapped
-
-
-def _tls(cert: Path, key: Path | None) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
-    for option, path in (("--tls-cert", cert), ("--tls-key", key)):
-        try:
-            if path is not None:
-                path.read_bytes()
-        except OSError as error:
-            raise UsageError(f"{option} {path} cannot be read: {error.strerror}; name a PEM file") from None
-    try:
-        context.load_cert_chain(cert, key, password=lambda: b"")
-    except (ssl.SSLError, ValueError) as error:
-        reason = getattr(error, "reason", None) or "not a certificate and its key"
-        raise UsageError(
-            f"--tls-cert and --tls-key cannot be used ({reason}); give a PEM chain and its key without a passphrase"
-        ) from None
-    return context
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -283,12 +170,3 @@ def _listen(host: str, port: int) -> socket.socket:
         # Python puts the address into `strerror`, a second time.
         reason = os.strerror(error.errno) if error.errno is not None else "not possible"
         raise UsageError(f"cannot listen on {host} port {port}: {reason}; choose another --port") from None
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
