@@ -6,6 +6,7 @@ from typing import Any
 
 from dexaflow.base.errors import ConfigError
 from dexaflow.base.text import quoted
+from dexaflow.config.schema import AgentConfig
 from dexaflow.hooks.files import MAX_BUNDLE_BYTES, MAX_TOKEN_BYTES, token_in
 from dexaflow.hooks.tls import TrustError, client_context
 
@@ -54,8 +55,9 @@ def _unit(values: Mapping[str, Any], broken: frozenset[str]) -> Iterator[ConfigE
 def _agent(values: Mapping[str, Any], broken: frozenset[str]) -> Iterator[ConfigError]:
     if {"agent.heartbeat", "agent.silence"} & broken:
         return
-    heartbeat = values.get("agent.heartbeat", 5.0)
-    silence = values.get("agent.silence", 30.0)
+    default = AgentConfig()
+    heartbeat = values.get("agent.heartbeat", default.heartbeat)
+    silence = values.get("agent.silence", default.silence)
     if silence < 2 * heartbeat:
         yield ConfigError(
             "agent.silence",
