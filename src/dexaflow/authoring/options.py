@@ -53,21 +53,17 @@ def _timeout(value: object) -> float | None:
     return None if value is None else rules.seconds(_duration(value), above_zero=True)
 
 
-def _image(value: object) -> str:
-    return rules.text(value, most=4096, one_line=True)
-
-
 TASK_OPTIONS: Mapping[str, Callable[[object], object]] = {
     "retries": lambda v: rules.whole(v, 0),
     "retry_delay": lambda v: rules.seconds(_duration(v), above_zero=False),
     "execution_timeout": _timeout,
     "trigger_rule": rules.trigger_rule,
-    "pool": lambda v: rules.text(v, least=1, most=256, one_line=True),
+    "pool": rules.pool,
     "pool_slots": lambda v: rules.whole(v, 1),
     "resources": rules.resources,
     "execution": rules.execution,
     "env": rules.environment,
-    "image": _image,
+    "image": rules.image,
 }
 
 
@@ -116,7 +112,7 @@ DAG_OPTIONS: Mapping[str, Callable[[object], object]] = {
     "max_active_runs": lambda v: rules.whole(v, 1),
     "dagrun_timeout": _timeout,
     "default_args": _default_args,
-    "image": _image,
+    "image": rules.image,
     "description": rules.text,
     "tags": rules.tags,
     "env": rules.environment,

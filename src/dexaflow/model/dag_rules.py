@@ -32,8 +32,10 @@ __all__ = [
     "find_cycle",
     "flag",
     "identifier",
+    "image",
     "joined",
     "moment",
+    "pool",
     "resources",
     "seconds",
     "shown",
@@ -228,6 +230,16 @@ def cron(value: object) -> str | None:
     if len(fields) != 5 or not all(_CRON_FIELD.fullmatch(f) for f in fields):
         raise RuleError(f"must be five cron fields like '30 6 * * 1-5', or a preset like @daily, got {shown(value)}")
     return " ".join(fields)
+
+
+def pool(value: object) -> str:
+    """The name of a pool; whether there is one is asked when the task is due."""
+    return text(value, least=1, most=MAX_NAME_LENGTH, one_line=True)
+
+
+def image(value: object) -> str:
+    """A container image; whether it is a reference, and an allowed one, is the policy's question."""
+    return text(value, most=4096, one_line=True)
 
 
 def tags(value: object) -> tuple[str, ...]:

@@ -91,9 +91,9 @@ class TaskSpec:
             retries=read.get("retries", lambda v: rules.whole(v, 0), 0),
             retry_delay=read.get("retry_delay", lambda v: rules.seconds(v, above_zero=False), 300.0),
             execution_timeout=read.get("execution_timeout", _timeout, None),
-            pool=read.get("pool", lambda v: rules.text(v, least=1, most=256, one_line=True), "default_pool"),
+            pool=read.get("pool", rules.pool, "default_pool"),
             pool_slots=read.get("pool_slots", lambda v: rules.whole(v, 1), 1),
-            image=read.get("image", lambda v: rules.text(v, most=4096, one_line=True), ""),
+            image=read.get("image", rules.image, ""),
             env=read.get("env", rules.environment, EMPTY),
             env_from=read.get("env_from", rules.environment, EMPTY),
             bash_command=read.get("bash_command", rules.text, ""),
@@ -174,7 +174,7 @@ class DagSpec:
             dagrun_timeout=read.get("dagrun_timeout", _timeout, None),
             description=read.get("description", rules.text, ""),
             tags=read.get("tags", rules.tags, ()),
-            image=read.get("image", lambda v: rules.text(v, most=4096, one_line=True), ""),
+            image=read.get("image", rules.image, ""),
             line=read.get("line", lambda v: rules.whole(v, 0), 0),
         )
         graph: dict[str, tuple[str, ...]] = {}

@@ -6,14 +6,14 @@ from types import MappingProxyType
 
 from dexaflow.base.text import quoted
 from dexaflow.kube.quantities import Quantity
+from dexaflow.model.dag_rules import RESOURCE_NAMES
 from dexaflow.model.dags import TaskSpec
 from dexaflow.model.execution import Resources
 from dexaflow.policy.checked import Rejection, Setting, Source
 from dexaflow.policy.policy import Policy, Unit
 
-__all__ = ["RESOURCE_NAMES", "EffectiveResources", "effective_resources"]
+__all__ = ["EffectiveResources", "effective_resources"]
 
-RESOURCE_NAMES = ("cpu", "memory", "ephemeral-storage")
 RULE_UNIT = "resource unit"
 RULE_KUBERNETES = "kubernetes"
 
