@@ -3,7 +3,7 @@
 import re
 import unicodedata
 
-__all__ = ["MAX_REASON_BYTES", "NO_REASON", "clean_reason", "cut", "quoted", "shown"]
+__all__ = ["MAX_REASON_BYTES", "NO_REASON", "clean_reason", "cut", "quoted", "shown", "size_in_utf8"]
 
 MAX_REASON_BYTES = 512  # spec, "The answer"
 NO_REASON = "no reason given"  # R4.3: a hold or a refusal without one is legal, and shown so
@@ -58,6 +58,11 @@ def cut(text: str, max_bytes: int) -> str:
     while data[end] & 0xC0 == 0x80:  # within a character: back to its first byte
         end -= 1
     return data[:end].decode("utf-8", "surrogatepass")
+
+
+def size_in_utf8(text: str) -> int:
+    """Return how many bytes `text` takes in UTF-8. A lone surrogate counts as three."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def shown(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from dexaflow.base.text import quoted
+from dexaflow.base.text import quoted, size_in_utf8
 from dexaflow.kube.names import annotation_key_problem
 
 __all__ = ["MAX_ANNOTATIONS_BYTES", "annotations_problem", "annotations_size_problem"]
@@ -21,11 +21,7 @@ def annotations_problem(annotations: Mapping[str, str]) -> str | None:
 
 def annotations_size_problem(annotations: Mapping[str, str]) -> str | None:
     """Return what is wrong with the size of these annotations, or None. A lone surrogate counts as three bytes."""
-    total = sum(_size(key) + _size(value) for key, value in annotations.items())
+    total = sum(size_in_utf8(key) + size_in_utf8(value) for key, value in annotations.items())
     if total <= MAX_ANNOTATIONS_BYTES:
         return None
     return f"keys and values take {total} bytes together, and at most {MAX_ANNOTATIONS_BYTES} are allowed"
-
-
-def _size(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

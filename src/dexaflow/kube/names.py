@@ -7,6 +7,8 @@ newline through.
 
 import re
 
+from dexaflow.base.text import size_in_utf8
+
 __all__ = [
     "RESERVED",
     "annotation_key_problem",
@@ -58,7 +60,7 @@ def label_key_problem(key: str) -> str | None:
     if not name:
         return f"{part} must not be empty"
     if _too_long(name, MAX_NAME_BYTES):
-        return f"{part} must be at most {MAX_NAME_BYTES} bytes, has {_size(name)}"
+        return f"{part} must be at most {MAX_NAME_BYTES} bytes, has {size_in_utf8(name)}"
     return None if _NAME.fullmatch(name) else f"{part} {_NAME_RULE}"
 
 
@@ -72,7 +74,7 @@ def label_value_problem(value: str) -> str | None:
     if not value or _PLAIN.fullmatch(value):
         return None
     if _too_long(value, MAX_NAME_BYTES):
-        return f"must be at most {MAX_NAME_BYTES} bytes, has {_size(value)}"
+        return f"must be at most {MAX_NAME_BYTES} bytes, has {size_in_utf8(value)}"
     return None if _NAME.fullmatch(value) else _NAME_RULE
 
 
@@ -81,7 +83,7 @@ def dns1123_subdomain_problem(name: str) -> str | None:
     if not name:
         return "must not be empty"
     if _too_long(name, MAX_SUBDOMAIN_BYTES):  # before the pattern, whose work grows faster than the text
-        return f"must be at most {MAX_SUBDOMAIN_BYTES} bytes, has {_size(name)}"
+        return f"must be at most {MAX_SUBDOMAIN_BYTES} bytes, has {size_in_utf8(name)}"
     return None if _DNS_SUBDOMAIN.fullmatch(name) else _SUBDOMAIN_RULE
 
 
@@ -90,7 +92,7 @@ def dns1123_label_problem(name: str) -> str | None:
     if not name:
         return "must not be empty"
     if _too_long(name, MAX_NAME_BYTES):
-        return f"must be at most {MAX_NAME_BYTES} bytes, has {_size(name)}"
+        return f"must be at most {MAX_NAME_BYTES} bytes, has {size_in_utf8(name)}"
     return None if _DNS_LABEL.fullmatch(name) else _LABEL_RULE
 
 
@@ -110,8 +112,4 @@ def is_reserved(key: str) -> bool:
 
 
 def _too_long(text: str, most: int) -> bool:
-    return len(text) > most or (not text.isascii() and _size(text) > most)
-
-
-def _size(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    return len(text) > most or (not text.isascii() and size_in_utf8(text) > most)
