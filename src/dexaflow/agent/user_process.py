@@ -125,21 +125,21 @@ class UserProcess:
             data = os.read(fd, _READ_BYTES)
         except BlockingIOError:
             return True
+        self._keep(fd, data)
+        return bool(data) or fd == wakeups
+
+    def _keep(self, fd: int, data: bytes) -> None:
         if fd == self._output:
             self._spool.append(data)
         elif fd == self._result and len(self._answer) <= _MAX_RESULT_READ:
             self._answer += data
-        return bool(data) or fd == wakeups
 
     def _drain(self) -> None:
         for fd in (self._output, self._result):
             if fd >= 0:
                 with contextlib.suppress(BlockingIOError):
                     while data := os.read(fd, _READ_BYTES):
-                        if fd == self._output:
-                            self._spool.append(data)
-                        elif len(self._answer) <= _MAX_RESULT_READ:
-                            self._answer += data
+                        self._keep(fd, data)
                 os.close(fd)
 
     def _reap(self) -> bool:
