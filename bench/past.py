@@ -7,7 +7,6 @@ of a hundred tasks; listing is the API itself, from the request to the last byte
 """
 
 import asyncio
-import itertools
 import json
 import secrets
 import sys
@@ -34,7 +33,7 @@ from dexaflow.store import admitting, registering, reporting, running
 from dexaflow.store.engine import open_reader
 from dexaflow.store.reading import Reader
 
-__all__ = ["LISTINGS", "TASKS", "main", "register"]
+__all__ = ["LISTINGS", "PARALLELISM", "TASKS", "main", "register"]
 
 TASKS = 100  # of the DAG that is scheduled
 PARALLELISM = 16
@@ -72,6 +71,20 @@ def _admit(gate: Gate, attempt: Attempt) -> Admitted:
     return verdict
 
 
+def _run_attempt_to_its_end(database: Database, gate: Gate, attempt: Attempt) -> None:
+    admitted, launch_id = _admit(gate, attempt), new_id()
+    written = database.do(
+        lambda tx: admitting.launch(tx, admitted, launch_id=launch_id, placement="{}", parallelism=PARALLELISM)
+    )
+    assert written is not None
+    database.do(lambda tx: reporting.started(tx, attempt.id, launch_id, "here", 7))
+    database.do(
+        lambda tx: reporting.attempt_ended(
+            tx, attempt.id, launch_id, succeeded=True, reason="", exit_code=0, result=None, retry=seconds_to_retry
+        )
+    )
+
+
 def _run_to_its_end(database: Database, gate: Gate, run_id: str) -> None:
     new = running.NewRun(run_id, "manual", None, None, None, {}, "bench")
     database.do(lambda tx: running.create_run(tx, "work", new))
@@ -79,20 +92,7 @@ def _run_to_its_end(database: Database, gate: Gate, run_id: str) -> None:
     while ended < TASKS:
         queued = database.do(lambda tx: one_pass(tx, PARALLELISM, lambda: secrets.randbits(80))).queued
         for attempt in queued:
-            admitted, launch_id = _admit(gate, attempt), new_id()
-            written = database.do(
-                lambda tx: admitting.launch(
-                    tx, admitted, launch_id=launch_id, placement="{}", parallelism=PARALLELISM  # noqa: B023 - done at once
-                )
-            )  # fmt: skip
-            assert written is not None
-            database.do(lambda tx: reporting.started(tx, attempt.id, launch_id, "here", 7))  # noqa: B023
-            database.do(
-                lambda tx: reporting.attempt_ended(
-                    tx, attempt.id, launch_id, succeeded=True, reason="", exit_code=0, result=None,  # noqa: B023
-                    retry=seconds_to_retry,
-                )
-            )  # fmt: skip
+            _run_attempt_to_its_end(database, gate, attempt)
         ended += len(queued)
     database.do(lambda tx: one_pass(tx, PARALLELISM, lambda: secrets.randbits(80)))
 
@@ -103,11 +103,10 @@ def _schedule(database: Database, runs: int) -> float:
         [], policy=Policy(), fail_open=False, clock=SystemClock(), new_uid=new_id, new_incident=new_id,
         observer=Metrics(timeout=1.0, hooks=[]),
     )  # fmt: skip
-    numbers = itertools.count()
     _run_to_its_end(database, gate, f"work-{new_id()}")
     began = cpu()
     for _ in range(runs):
-        _run_to_its_end(database, gate, f"work-{new_id()}-{next(numbers)}")
+        _run_to_its_end(database, gate, f"work-{new_id()}")
     return (cpu() - began) / (runs * TASKS) * 1e6
 
 

@@ -121,7 +121,7 @@ class Demo:
     def asked(self, run_id: str) -> tuple[int, list[str]]:
         """Return how many questions were put for a run, and the outcomes in order."""
         reviews = self.lite.get(f"/dexaflow/v1/runs/{run_id}/reviews?limit=200")["reviews"]
-        put = sum(r["count"] for r in reviews if r["outcome"] not in ("breaker_open",))
+        put = sum(r["count"] for r in reviews if r["outcome"] != "breaker_open")
         return put, [r["outcome"] for r in reviews]
 
     def add_row(self, run_id: str, workflow: str, task_id: str) -> None:
