@@ -1,9 +1,7 @@
 """What the tests of the transport have in common."""
 
-import asyncio
 import ssl
 import time
-from collections.abc import Sequence
 
 import pytest
 import trustme
@@ -65,8 +63,3 @@ async def timed_out(transport: Transport, body: bytes = b"{}", *, after: float =
     assert caught.value.seconds is not None
     assert abs(caught.value.seconds - took) < 1.0
     return caught.value
-
-
-async def all_of(asks: Sequence[asyncio.Task[object]]) -> list[object]:
-    """Wait for all of them and return their results, errors as values."""
-    return await asyncio.gather(*asks, return_exceptions=True)

@@ -37,10 +37,6 @@ AGENTS = [
     Step.USER_FORKED, Step.USER_BEGUN, Step.USER_NOTED, Step.USER_ENDED, Step.REPORT_READY, Step.REPORT_HEARD,
     Step.FILES_GOING,
 ]  # fmt: skip
-ON_THE_WAY = [
-    step for step in Step
-    if step not in {*FIRST_START, *LATER_START, *PUBLISHING, *CANCELLING, *CLEARING, *REMOVING, *ENDING, *AGENTS}
-]  # fmt: skip
 
 
 class Life:
