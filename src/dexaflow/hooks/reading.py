@@ -85,7 +85,7 @@ class AnswerReader:
 
     def feed(self, data: bytes) -> bool:
         """Take bytes; return whether the answer, or a fault, is there."""
-        while len(data) > (room := self._room()):
+        while len(data) > (room := max(0, (MAX_RAW_BYTES if self._head_done else MAX_HEAD_BYTES) - self._raw_bytes)):
             # Only up to the limit, so that it is the same one in whatever pieces the bytes come.
             if self._take(data[:room]):
                 self.reusable = False
@@ -98,9 +98,6 @@ class AnswerReader:
                 return True
             data = data[room:]
         return self._take(data)
-
-    def _room(self) -> int:
-        return max(0, (MAX_RAW_BYTES if self._head_done else MAX_HEAD_BYTES) - self._raw_bytes)
 
     def _take(self, data: bytes) -> bool:
         self._raw_bytes += len(data)

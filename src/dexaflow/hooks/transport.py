@@ -13,9 +13,8 @@ import contextlib
 import ssl
 import time
 from collections import deque
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Final
+from typing import Final, NamedTuple
 
 from dexaflow.admission.ports import NotPut
 from dexaflow.base.errors import HookBroken
@@ -32,8 +31,7 @@ IDLE_SECONDS: Final = 30.0  # shorter than the keep-alive of most servers and mi
 CLOSE_SECONDS: Final = 1.0  # `close` waits no longer for sockets to be gone
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(NamedTuple):
     """What the endpoint answered, and how long that took, in seconds, without waiting for a connection (R7.1).
 
     `body` has at most 65,536 bytes. For a status other than 200 it is what came along with the headers.
@@ -57,7 +55,6 @@ class _Question:
         "retried",
         "sent",
         "started",
-        "timer",
     )
 
     def __init__(self, body: bytes, loop: asyncio.AbstractEventLoop) -> None:
@@ -65,7 +62,6 @@ class _Question:
         # Carries a failure as a value: an exception in a future that nobody awaits any more would be logged.
         self.answer: asyncio.Future[Response | HookBroken | NotPut] = loop.create_future()
         self.started = 0.0
-        self.timer: asyncio.TimerHandle | None = None
         self.connection: Connection | None = None
         self.dialling: asyncio.Task[None] | None = None
         self.place = ""  # what it waits for while it has no connection, for the log
@@ -114,6 +110,10 @@ class Transport:
         self._waiting: deque[_Question] = deque()  # only while every place is taken and none is idle
         self._asking: dict[Connection, _Question] = {}
         self._dialling: dict[asyncio.Task[None], _Question] = {}
+        # Whose clock runs, the earliest first, since all have the same time. One timer is for the first of them, and
+        # is set anew only when it fires: one for each question would cost a tenth of the question.
+        self._timed: dict[_Question, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
         self._connections: set[Connection] = set()  # whose sockets may still be open
         self._reaper: asyncio.TimerHandle | None = None
 
@@ -143,9 +143,9 @@ class Transport:
         finally:
             if not question.ended:  # cancelled
                 self._give_up(question)
-        if isinstance(outcome, HookBroken | NotPut):
-            raise outcome
-        return outcome
+        if isinstance(outcome, Response):
+            return outcome
+        raise outcome
 
     def withdraw(self) -> None:
         """Give up the questions that wait for a connection."""
@@ -176,8 +176,9 @@ class Transport:
             self._fail(question, "the transport was closed")
         while self._idle:
             self._drop(self._idle.popleft())
-        if self._reaper is not None:
-            self._reaper.cancel()
+        for timer in (self._reaper, self._timer):
+            if timer is not None:
+                timer.cancel()
         self._resolver.close()
         going = [connection.gone for connection in self._connections]
         if tasks or going:
@@ -218,7 +219,9 @@ class Transport:
     def _start(self, question: _Question) -> None:
         """Start the question's clock (R7.1)."""
         question.started = time.monotonic()
-        question.timer = question.answer.get_loop().call_later(self._timeout, self._out_of_time, question)
+        self._timed[question] = None
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._timeout, self._look_at_the_clock)
 
     def _put(self, question: _Question, connection: Connection) -> None:
         question.connection = connection
@@ -303,13 +306,19 @@ class Transport:
 
     # A question ends, a place becomes free
 
-    def _out_of_time(self, question: _Question) -> None:
+    def _look_at_the_clock(self) -> None:
         # Late, because our own event loop was held up? An answer that lies in the socket has been read by now: both
         # event loops look at their sockets before they look at their timers.
-        left = question.started + self._timeout - time.monotonic()
-        if left > 0.0005:  # early: uvloop counts from the beginning of its turn
-            question.timer = question.answer.get_loop().call_later(left, self._out_of_time, question)
-            return
+        self._timer = None
+        while self._timed:
+            question = next(iter(self._timed))
+            left = question.started + self._timeout - time.monotonic()
+            if left > 0.0005:  # an earlier one was answered; or uvloop is early, since it counts from its turn's start
+                self._timer = asyncio.get_running_loop().call_later(left, self._look_at_the_clock)
+                return
+            self._out_of_time(question)
+
+    def _out_of_time(self, question: _Question) -> None:
         connection = question.connection
         place = connection.reader.place if connection else question.place
         if connection is not None and connection.used and not connection.touched:
@@ -340,14 +349,12 @@ class Transport:
         if not question.started:
             self._waiting.remove(question)
             return
-        if question.timer is not None:
-            question.timer.cancel()
+        del self._timed[question]
         self._leave(question)
 
     def _settle(self, question: _Question, outcome: Response | HookBroken | NotPut) -> None:
         question.ended = True
-        if question.timer is not None:
-            question.timer.cancel()
+        self._timed.pop(question, None)
         if not question.answer.done():
             question.answer.set_result(outcome)
 
