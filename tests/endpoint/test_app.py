@@ -7,13 +7,15 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
-from dexaflow.admission.decisions import Admit, Changes, Decision, Request, admit, hold, refuse
+from dexaflow.admission.decisions import Admit, Changes, Decision, Request, admit, hold, refuse, well_formed
 from dexaflow.admission.envelope import question, read_answer
-from dexaflow.endpoint import Hook, asgi_app
+from dexaflow.endpoint import Hook, app, asgi_app
 from dexaflow.endpoint.app import App
 from dexaflow.model.execution import Execution, Resources
 
@@ -168,6 +170,64 @@ async def test_a_hook_that_gives_no_decision_is_an_http_error_that_names_the_que
             assert problem["status"] == 500
             assert "secret" not in response.text
         assert (await client.get(f"{url}/healthz")).status_code == 200
+
+
+async def test_what_is_no_decision_is_said_as_it_is_in_process(serve: Serve) -> None:
+    with capture_logs() as logs:
+        wrong: Any = returns_nothing  # what the types would tell its author
+        async with serve(asgi_app(wrong)) as url, httpx.AsyncClient() as client:
+            await client.post(f"{url}/admit", content=question(REQUEST))
+
+    with pytest.raises(TypeError) as in_process:
+        well_formed(None)
+    assert [(line["event"], line["cause"]) for line in logs] == [("hook_failed", str(in_process.value))]
+    assert "ends without `return`" in str(in_process.value)
+
+
+async def test_the_log_says_which_questions_met_no_hook_and_not_each_time(serve: Serve) -> None:
+    """A token that was changed on one side alone is found out on the other too; whoever knocks can fill no disk."""
+    with capture_logs() as logs:
+        async with serve(asgi_app(plain, token="one")) as url, httpx.AsyncClient() as client:
+            headers = {"Authorization": "Bearer another"}
+            for _ in range(50):
+                await client.post(f"{url}/admit", content=question(REQUEST), headers=headers)
+            await client.post(f"{url}/review", content=question(REQUEST), headers=headers)
+            await client.post(f"{url}/admit", content=b"{", headers={"Authorization": "Bearer one"})
+            await client.get(f"{url}/healthz")
+
+    assert [(line["event"], line["log_level"], line["status"]) for line in logs] == [
+        ("question_turned_away", "warning", 401),
+        ("question_turned_away", "warning", 404),
+        ("question_turned_away", "warning", 400),
+    ]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_the_log_says_when_nobody_waits_for_the_answer_any_more(
+    serve: Serve, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hook slower than the control plane's timeout would seem to work, seen from its own side."""
+    monkeypatch.setattr(app, "LOOKED_AFTER_SECONDS", -1.0)
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(request: Request) -> Decision:
+        asked.set()
+        await go_on.wait()
+        return admit()
+
+    with capture_logs() as logs:
+        async with serve(asgi_app(slow)) as url, httpx.AsyncClient() as client:
+            asking = asyncio.create_task(client.post(f"{url}/admit", content=question(REQUEST)))
+            await asked.wait()
+            if not waits:
+                asking.cancel()
+                await asyncio.wait([asking])
+                await client.get(f"{url}/healthz")  # by now the server knows
+            go_on.set()
+            if waits:
+                assert (await asking).status_code == 200
+
+    assert [line["event"] for line in logs] == ([] if waits else ["answer_unheard"])
 
 
 @pytest.mark.parametrize("kind", ["plain", "async"])

@@ -21,6 +21,7 @@ from structlog.testing import capture_logs
 from dexaflow.admission.decisions import Request, refuse
 from dexaflow.admission.envelope import question, read_answer
 from dexaflow.endpoint.files import TokenFile
+from dexaflow.endpoint.serving import _listen
 from dexaflow.model.execution import Execution, Resources
 
 HOOKS = """
@@ -288,6 +289,7 @@ def test_no_hook_can_hold_up_the_stop(start: Start, folder: Path, hook: str) -> 
         (["policies:number"], "is not a hook"),
         (["policies:Policy"], "is a class"),
         (["broken:hook"], "cannot be imported: ValueError: line one"),
+        (["broken:hook"], "/broken.py:1); mend the module"),
         (["leaving:hook"], "cannot be imported: SystemExit"),
         (["interrupting:hook"], "cannot be imported: KeyboardInterrupt"),
         (["policies:nothing_to_decide_on"], "takes no argument; have it take one argument, the request"),
@@ -295,8 +297,10 @@ def test_no_hook_can_hold_up_the_stop(start: Start, folder: Path, hook: str) -> 
         (["policies:policy", "--tls-cert", "tls.crt"], "both"),
         (["policies:policy", "--tls-cert", "no.crt", "--tls-key", "no.key"], "cannot be read"),
         (["policies:policy", "--tls-cert", "policies.py", "--tls-key", "policies.py"], "cannot be used"),
-        (["policies:policy", "--token-file", "none"], "cannot be read"),
-        (["policies:policy", "--token-file", "empty"], "empty"),
+        (["policies:policy", "--tls-cert", "rsa.crt", "--tls-key", "rsa2.key"], "--tls-key rsa2.key is not the key of"),
+        (["policies:policy", "--tls-cert", "rsa.crt", "--tls-key", "ec.key"], "--tls-key ec.key is not the key of"),
+        (["policies:policy", "--token-file", "none"], "--token-file none cannot be read"),
+        (["policies:policy", "--token-file", "empty"], "--token-file empty: the token is empty"),
         (["policies:policy", "--token-file", "two-lines"], "header"),
         (["policies:policy", "--path", "admit"], "slash"),
         (["policies:policy", "--path", "/healthz"], "--path: /healthz says whether the process lives; choose another"),
@@ -310,6 +314,10 @@ def test_no_hook_can_hold_up_the_stop(start: Start, folder: Path, hook: str) -> 
 def test_what_cannot_be_served_is_one_clear_line(folder: Path, arguments: list[str], said: str) -> None:
     (folder / "empty").write_text("\n")
     (folder / "two-lines").write_text("sec\nret\n")
+    for name, kind in (("rsa", trustme.KeyType.RSA), ("rsa2", trustme.KeyType.RSA), ("ec", trustme.KeyType.ECDSA)):
+        issued = trustme.CA().issue_cert("localhost", key_type=kind)
+        issued.cert_chain_pems[0].write_to_path(folder / f"{name}.crt")
+        issued.private_key_pem.write_to_path(folder / f"{name}.key")
 
     ended = subprocess.run(command(*arguments), cwd=folder, capture_output=True, text=True, timeout=60)
 
@@ -341,6 +349,14 @@ def test_an_answer_is_json_all_the_way(start: Start) -> None:
     assert json.loads(body)["response"] == {"uid": "u-1", "decision": "admit"}
 
 
+def test_an_answer_does_not_wait_for_its_head_to_be_acknowledged() -> None:
+    """It is sent in two parts; the second would be held back for 40 ms, each time."""
+    with _listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_the_log_names_the_line_of_the_hook_that_failed_and_never_one_of_ours(start: Start, folder: Path) -> None:
     process, url = start("policies:forgets_its_reason")
 
@@ -355,6 +371,7 @@ def test_the_log_names_the_line_of_the_hook_that_failed_and_never_one_of_ours(st
     assert (said["event"], said["cause"]) == (
         "hook_failed", f"it raised TypeError: reason must be text, not None ({folder}/policies.py:{number})",
     )  # fmt: skip
+    assert said["exception"].count("Traceback") == 1
 
 
 def test_a_token_file_that_is_gone_is_said_once_and_the_last_good_token_stays(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ __all__ = [
     "Request",
     "admit",
     "hold",
+    "not_a_decision",
     "refuse",
     "well_formed",
 ]
@@ -183,6 +184,12 @@ def _toleration(value: Toleration | Mapping[str, str], budget: _Budget) -> Toler
     return Toleration(**_text_map(value, "a toleration", budget))
 
 
+def not_a_decision(answer: object) -> str:
+    """Say what is wrong with something that a hook returned and that is no decision."""
+    said = f"a hook must return admit(), hold(reason) or refuse(reason), not {_kind(answer)}"
+    return said if answer is not None else f"{said}; a path through it that ends without `return` returns None"
+
+
 def well_formed(answer: object) -> Decision:
     """Return what a hook in process answered as a decision that nobody else can change any more (R7.1).
 
@@ -199,7 +206,7 @@ def well_formed(answer: object) -> Decision:
     if isinstance(answer, Refuse):
         return Refuse(clean_reason(_plain(answer.reason, "reason")))
     if not isinstance(answer, Admit):
-        raise TypeError(f"a hook must return admit(), hold(reason) or refuse(reason), not {_kind(answer)}")
+        raise TypeError(not_a_decision(answer))
     changes = answer.changes
     if changes is NO_CHANGES:
         return Admit()  # not `answer`: a class made from Admit may run its own code whenever it is looked at

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-__all__ = ["described"]
+__all__ = ["described", "place_of"]
 
 MAX_CAUSE_CHARACTERS: Final = 500
-_OURS: Final = __name__.partition(".")[0]
+_NOT_ITS_AUTHORS: Final = frozenset({__name__.partition(".")[0], "importlib"})
 
 
 def described(error: BaseException) -> str:
@@ -16,27 +16,29 @@ def described(error: BaseException) -> str:
         text = f"{text}: {error}"[:MAX_CAUSE_CHARACTERS]
     except BaseException:  # noqa: BLE001 - foreign code: one that cannot be printed
         pass
+    place = place_of(error)
+    return f"{text} ({place})" if place else text
+
+
+def place_of(error: BaseException) -> str:
+    """Return file and line of the innermost frame that is not ours, "" if there is none. Never raises.
+
+    Its author can do nothing about a line of `admit()`, nor of the machinery that imports a module; nor about one that
+    is in no file (`<string>`, a dataclass's own methods), unless there is no other.
+    """
     try:
-        place = _place_of(error)
-        if place:
-            text = f"{text} ({place})"
+        return _place_of(error)
     except BaseException:  # noqa: BLE001 - foreign code: one that has no such place
-        pass
-    return text
+        return ""
 
 
 def _place_of(error: BaseException) -> str:
-    """Return file and line of the innermost frame that is not ours, "" if there is none.
-
-    Its author can do nothing about a line of `admit()`; nor about one that is in no file (`<string>`, a dataclass's
-    own methods), unless there is no other.
-    """
     place = made_up = ""
     trace = error.__traceback__
     while trace is not None:
         frame, line = trace.tb_frame, trace.tb_lineno
         trace = trace.tb_next
-        if str(frame.f_globals.get("__name__")).partition(".")[0] == _OURS:
+        if str(frame.f_globals.get("__name__")).partition(".")[0] in _NOT_ITS_AUTHORS:
             continue
         if frame.f_code.co_filename.startswith("<"):
             made_up = f"{frame.f_code.co_filename}:{line}"

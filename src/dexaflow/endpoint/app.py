@@ -4,6 +4,7 @@ import asyncio
 import hmac
 import json
 import re
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -13,6 +14,7 @@ from dexaflow.admission.hook_shape import Hook
 from dexaflow.base.in_steps import Turns
 from dexaflow.endpoint.calling import HookCalls, HookFailed
 from dexaflow.observe.logs import attempt_fields, get_logger
+from dexaflow.observe.troubles import Troubles
 
 __all__ = ["HOOK_SECONDS", "App", "Endpoint", "asgi_app", "usable_path"]
 
@@ -26,6 +28,9 @@ _log = get_logger("dexaflow.endpoint")
 HOOK_SECONDS = 30.0  # for one call of the hook: the longest that `execution.admission.timeout` can be
 BODY_SECONDS = 30.0  # for a question to arrive; no control plane waits longer for the answer (R7.1)
 
+# An asker that waits no longer than its `execution.admission.timeout` may have gone when a hook has taken this long.
+LOOKED_AFTER_SECONDS = 0.1
+
 _READ_AT_ONCE: Final = 8_192  # bytes of a question; a longer one is read in steps, so that others do not wait for it
 
 HEALTH_PATH: Final = "/healthz"
@@ -35,6 +40,8 @@ _CLOSE = ((b"connection", b"close"),)
 
 # What a path may be asked for by: RFC 3986's characters of one, less `%`, since it is compared unquoted.
 _PATH = re.compile(r"/[A-Za-z0-9/._~!$&'()*+,;=:@-]*", re.ASCII)
+
+_ASKED_WRONGLY: Final = frozenset({400, 401, 404, 405, 408, 413, 415})
 
 _TITLES: Mapping[int, str] = {
     400: "Bad Request",
@@ -115,6 +122,7 @@ class Endpoint:
     path: str
     body_seconds: float = BODY_SECONDS
     _long_questions: Turns = field(default_factory=Turns)  # read one at a time
+    _troubles: Troubles = field(default_factory=lambda: Troubles("dexaflow.endpoint"))
     _open: set["asyncio.Task[Any]"] = field(default_factory=set)  # Any: what a server's task gives is its affair
     _ended: bool = False
 
@@ -131,6 +139,7 @@ class Endpoint:
             await _lifespan(receive, send)
         elif scope["type"] == "http":
             status, content_type, headers = 200, b"application/json", _NO_HEADERS
+            began = time.monotonic()
             try:
                 body = await self._until_ended(scope, receive)
             except _Problem as problem:
@@ -138,6 +147,7 @@ class Endpoint:
                 body = _problem_body(problem)
             except _Gone:
                 return
+            await self._note_unheard(time.monotonic() - began, receive)
             await _send(send, status, content_type, body, headers, head=scope["method"] == "HEAD")
         elif scope["type"] == "websocket":
             await receive()
@@ -156,7 +166,11 @@ class Endpoint:
                 raise
             task.uncancel()  # it was `end`
             raise _ended() from None
-        except (_Problem, _Gone):
+        except _Problem as problem:
+            if problem.status in _ASKED_WRONGLY:  # told to its asker alone, nobody who runs the endpoint would know
+                self._troubles.warning("question_turned_away", cause=problem.detail, status=problem.status)
+            raise
+        except _Gone:
             raise
         except Exception as error:  # a fault of ours: whatever server runs this, it is in our log, and answered
             _log.error("endpoint_failed", exc_info=error)
@@ -183,6 +197,12 @@ class Endpoint:
         except TimeoutError:
             raise _Problem(408, "the question did not arrive in time", headers=_CLOSE) from None
         return await self._admit(body)
+
+    async def _note_unheard(self, seconds: float, receive: Receive) -> None:
+        """Say so when nobody waits for the answer any more: its asker holds the attempt, and this log is the hook's."""
+        if seconds > LOOKED_AFTER_SECONDS and await _has_gone(receive):
+            cause = "the asker did not wait so long; its timeout is execution.admission.timeout"
+            self._troubles.warning("answer_unheard", cause=cause, seconds=round(seconds, 3))
 
     def _authorize(self, headers: list[tuple[bytes, bytes]]) -> None:
         if self.token is None:
@@ -214,7 +234,8 @@ class Endpoint:
             decision = await self.calls.decide(request)
             return answer(request.uid, decision)
         except HookFailed as failed:
-            _log.error("hook_failed", cause=str(failed), uid=request.uid, **attempt_fields(request), exc_info=failed)
+            raised = failed.__cause__  # the hook's own, from the line where it went wrong; ours would only hide it
+            _log.error("hook_failed", cause=str(failed), uid=request.uid, **attempt_fields(request), exc_info=raised)
             status = 503 if failed.busy else 500
             raise _Problem(status, "the hook gave no decision", uid=request.uid) from failed
         except (TypeError, ValueError) as error:
@@ -231,6 +252,21 @@ def _only(method: str, *allowed: str) -> None:
     if method not in allowed:
         allow = ", ".join(allowed)
         raise _Problem(405, f"use {allow}", headers=[(b"allow", allow.encode())])
+
+
+async def _has_gone(receive: Receive) -> bool:
+    """Whether the asker of a question that was read to its end has closed the connection."""
+    for _ in range(2):  # uvicorn may first say once more that the question has ended
+        following = asyncio.ensure_future(receive())
+        await asyncio.sleep(0)  # what is known already is told at once
+        if not following.done():
+            following.cancel()
+            return False
+        if following.exception() is not None:
+            return False
+        if following.result()["type"] == "http.disconnect":
+            return True
+    return False
 
 
 async def _read_body(headers: list[tuple[bytes, bytes]], receive: Receive) -> bytes:

@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import replace
 
-from dexaflow.admission.decisions import Admit, Decision, Hold, Refuse, Request
+from dexaflow.admission.decisions import Admit, Decision, Hold, Refuse, Request, not_a_decision
 from dexaflow.admission.hook_errors import described
 from dexaflow.admission.hook_shape import Hook, HookFunction, is_async, shape_problem
 
@@ -75,7 +75,7 @@ class HookCalls:
         except BaseException as error:  # foreign code: SystemExit must not stop the endpoint
             raise _raised(error) from error
         if not isinstance(answer, Admit | Hold | Refuse):
-            raise HookFailed(f"it returned {type(answer).__name__}; return admit(...), hold(reason) or refuse(reason)")
+            raise HookFailed(not_a_decision(answer))
         return answer
 
     async def _answer(self, request: Request) -> object:

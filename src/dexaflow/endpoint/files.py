@@ -13,6 +13,8 @@ __all__ = ["Reloading", "TokenFile", "tls_context"]
 
 RELOAD_SECONDS = 2.0  # how often certificate and token are looked at
 
+_ANOTHER_KEY = ("KEY_VALUES_MISMATCH", "NO_CERTIFICATE_ASSIGNED")  # OpenSSL's words; the other when the kind differs
+
 _log = get_logger("dexaflow.endpoint")
 
 
@@ -39,9 +41,11 @@ class TokenFile:
         try:
             self._seen, self.token = _stamp(self.path), _token(self.path.read_bytes())
         except OSError as error:
-            raise UsageError(f"--token-file cannot be read: {error.strerror}; name a file with the token") from None
+            raise UsageError(
+                f"--token-file {self.path} cannot be read: {error.strerror}; name a file with the token"
+            ) from None
         except ValueError as error:
-            raise UsageError(f"--token-file: {error}") from None
+            raise UsageError(f"--token-file {self.path}: {error}") from None
 
     def __call__(self) -> str:
         return self.token
@@ -123,6 +127,10 @@ def tls_context(cert: Path, key: Path | None) -> ssl.SSLContext:
         context.load_cert_chain(cert, key, password=lambda: b"")
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or "not a certificate and its key"
+        if reason in _ANOTHER_KEY:
+            raise UsageError(
+                f"--tls-key {key} is not the key of --tls-cert {cert}; name the one it was made with"
+            ) from None
         raise UsageError(
             f"--tls-cert and --tls-key cannot be used ({reason}); give a PEM chain and its key without a passphrase"
         ) from None

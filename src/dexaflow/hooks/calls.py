@@ -150,10 +150,7 @@ def _decision(name: str, uid: str, answer: object) -> Decision | Failure:
     try:
         return decision_of(uid, answer)
     except BaseException as error:  # noqa: BLE001 - foreign code: its mappings, its classes
-        said = described(error)
-        if answer is None:
-            said += "; a path through it that ends without `return` returns None"
-        return Failure(f"what {name} returned cannot be used: {said}")
+        return Failure(f"what {name} returned cannot be used: {described(error)}")
 
 
 def sealed(request: Request, deadline: float) -> Request:

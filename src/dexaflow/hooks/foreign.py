@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, TypeVar
 
+from dexaflow.admission.hook_errors import place_of
 from dexaflow.base.text import shown
 
 __all__ = ["ForeignError", "run_foreign"]
@@ -14,14 +15,16 @@ T = TypeVar("T")
 
 
 class ForeignError(Exception):
-    """Foreign code raised; ``str()`` says what, in one line, and ``cause`` is what it raised."""
+    """Foreign code raised; ``str()`` says what and where, in one line, and ``cause`` is what it raised."""
 
     def __init__(self, cause: BaseException) -> None:
         try:
             text = shown(" ".join(str(cause).split())[:300])
         except BaseException:  # noqa: BLE001 - foreign code once more
             text = "its text cannot be shown"
-        super().__init__(f"{type(cause).__name__}: {text}" if text else type(cause).__name__)
+        said = f"{type(cause).__name__}: {text}" if text else type(cause).__name__
+        place = "" if isinstance(cause, SyntaxError) else place_of(cause)  # that one says itself where it is
+        super().__init__(f"{said} ({shown(place)})" if place else said)
         self.cause = cause
 
 
