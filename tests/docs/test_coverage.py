@@ -230,6 +230,6 @@ def test_the_reasons_are_written_as_the_program_says_them() -> None:
     said = "".join(path.read_text() for path in (ROOT / "src" / "dexaflow").rglob("*.py"))
     for row in cells_of(DOCS / "errors.md"):
         for reason in re.findall(r"`([^`]+)`", row[0]):
-            for part in re.split(r"\bNAME\b|\bID\b|\bN\b|\.\.\.|'|\(|30 s|SIGKILL|: |a >> b >> a", reason):
+            for part in re.split(r"\bNAME\b|\bID\b|\b[NM]\b|; |\.\.\.|'|\(|30 s|SIGKILL|: |a >> b >> a", reason):
                 words = part.strip(" :();")
                 assert len(words) < 10 or words in said, reason

@@ -105,7 +105,6 @@ def test_a_pass_of_the_scheduler(crowded: World) -> None:
     crowded.trigger("fresh")
     with taken_down(crowded.engine) as statements:
         crowded.schedule()
-        crowded.do(slots.note_never_fitting)
     assert len(statements) > 10
     assert walks(crowded, statements) == []
 
@@ -169,7 +168,6 @@ ROUNDS: dict[str, Callable[[Tx], object]] = {
     "whom to send as a probe": lambda tx: admitting.probe_candidate(tx, "webhook", besides=frozenset({"held-0"})),
     "which slots are taken": slots.slots_taken,
     "who gets slots": lambda tx: slots.take_slots(tx, 16),
-    "whose pool is missing": slots.note_never_fitting,
     "what is due next": running.next_due,
     "launches that did not start": reporting.launching_attempts,
     "attempts that went silent": reporting.running_attempts,

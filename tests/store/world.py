@@ -23,6 +23,7 @@ from dexaflow.store import admitting, leading, people, registering, reporting, r
 from dexaflow.store.bridge import run_alone
 from dexaflow.store.engine import open_writer
 from dexaflow.store.migrating import migrate
+from dexaflow.store.reading import Reader
 from dexaflow.store.transaction import Tx
 from tests.admission.builders import Watching
 
@@ -202,6 +203,10 @@ class World:
         )
         assert row is not None
         return row
+
+    def shown(self, task_id: str = "t", run_id: str = "r", parallelism: int | None = None) -> str:
+        """Return why the task is where it is, as people are told."""
+        return Reader(self.engine, parallelism=parallelism).attempt(run_id, task_id).reason
 
     def run_row(self, run_id: str = "r") -> Any:
         row = self.do(lambda tx: tx.one("SELECT * FROM runs WHERE run_id = :r", r=run_id))

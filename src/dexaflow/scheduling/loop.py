@@ -129,7 +129,6 @@ class Scheduler:
 
     async def run(self) -> None:
         """Schedule until cancelled. Raises `TermLost` when another control plane leads."""
-        swept = -SWEEP_SECONDS
         while True:
             self._woken.clear()
             try:
@@ -148,18 +147,7 @@ class Scheduler:
                 self._on_kill(kill)
             if done.more:
                 continue
-            if self._clock.monotonic() - swept >= SWEEP_SECONDS:
-                swept = self._clock.monotonic()
-                await self._say_what_never_fits()
             await self._sleep(done)
-
-    async def _say_what_never_fits(self) -> None:
-        try:
-            await self._store.do(slots.note_never_fitting)
-        except TermLost:
-            raise
-        except Exception as error:  # noqa: BLE001 - a reason is not worth the scheduler; the next sweep says it
-            self._troubles.error("sweep_failed", cause=str(error))
 
     def _pass(self, tx: Tx) -> Pass:
         return one_pass(tx, self._parallelism, self._bits)

@@ -198,7 +198,7 @@ async def _run(
     metrics.read_abandoned_calls(hooks.abandoned_calls)
     metrics.read_attempts(lambda: read(gauges.attempts_in_state))
     metrics.read_slots(lambda: read(gauges.pool_slots))
-    reader = Reader(reader_engine)
+    reader = Reader(reader_engine, parallelism=config.parallelism)
     desk = AgentDesk(reports, minter, heartbeat_seconds=config.agent.heartbeat)
     health = HealthOf(scheduler, clock, folders)
     app = create_app(

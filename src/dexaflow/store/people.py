@@ -184,12 +184,8 @@ def set_pool(tx: Tx, name: str, slots: int, description: str | None) -> None:
         raise UsageError(f"pool '{name}': {slots} slots; give 0 or more")
     if tx.run("UPDATE pools SET slots = :s, description = COALESCE(:d, description) WHERE pool = :p",
               s=slots, d=description, p=name):  # fmt: skip
-        tx.run("UPDATE task_instances SET reason = '' WHERE state = 'scheduled' AND pool = :p"
-            " AND reason LIKE 'needs %'",
-               p=name)  # fmt: skip
         return
     tx.run("INSERT INTO pools (pool, slots, description) VALUES (:p, :s, :d)", p=name, s=slots, d=description or "")
-    tx.run("UPDATE task_instances SET reason = '' WHERE state = 'scheduled' AND pool = :p", p=name)
 
 
 def delete_pool(tx: Tx, name: str) -> None:

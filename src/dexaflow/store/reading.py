@@ -66,6 +66,7 @@ from dexaflow.store.reading_statements import (
     watched_task,
     with_slots,
 )
+from dexaflow.store.reading_waits import room_for
 from dexaflow.store.schema import (
     attempt_history,
     dag_errors,
@@ -88,10 +89,12 @@ class Reader:
 
     Args:
         engine: Where from; it stays the caller's to dispose of.
+        parallelism: How many attempts may be on their way at once; None: nobody says so.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, parallelism: int | None = None) -> None:
         self._engine = engine
+        self._parallelism = parallelism
 
     # -- DAGs -------------------------------------------------------------------------------------------------------
 
@@ -249,21 +252,22 @@ class Reader:
             where.append(exists().where(runs.c.run_id == ti.run_id, *of_run).correlate(task_instances))
         columns = {**{name: runs.c[name] for name in ("logical_date", "run_after")}, **dict(ti.items())}
         order = ordering(asked.order, columns)
-        found, total = self._page(
-            attempt_select(task_instances), where, order, limit, offset, count_from=task_instances
-        )
-        return Page([attempt_row(r) for r in found], total)
+        with self._reading() as conn:
+            found, total = run_page(conn, attempt_select(task_instances), where, order, limit, offset, task_instances)
+            room = room_for(conn, found, self._parallelism)
+        return Page([attempt_row(r, room) for r in found], total)
 
     def attempt(self, run_id: str, task_id: str, try_number: int | None = None) -> AttemptRow:
         """Return one try of a task instance, the present one unless another is named. Raises `NotFound`."""
-        row = self._first(
-            attempt_select(task_instances, placement=True).where(*of_task(task_instances, run_id, task_id))
-        )
+        present = attempt_select(task_instances, placement=True).where(*of_task(task_instances, run_id, task_id))
+        with self._reading() as conn:
+            row = conn.execute(present).first()
+            room = None if row is None else room_for(conn, [row], self._parallelism)
         if row is None:
             self.run(run_id)
             raise NotFound(f"run '{run_id}' has no task '{task_id}'; `dexaflow tasks list {run_id}` shows them")
         if try_number is None or row.try_number == try_number:
-            return attempt_row(row)
+            return attempt_row(row, room)
         earlier = self._first(
             attempt_select(attempt_history, placement=True).where(
                 *of_task(attempt_history, run_id, task_id), attempt_history.c.try_number == try_number
@@ -286,10 +290,11 @@ class Reader:
             present = conn.execute(
                 attempt_select(task_instances).where(*of_task(task_instances, run_id, task_id))
             ).first()
+            room = None if present is None else room_for(conn, [present], self._parallelism)
         if present is None:
             raise NotFound(f"run '{run_id}' has no task '{task_id}'; `dexaflow tasks list {run_id}` shows them")
         # A try that never came to be due gives its number to the next one: the present try counts.
-        return [attempt_row(r) for r in earlier if r.try_number != present.try_number] + [attempt_row(present)]
+        return [attempt_row(r) for r in earlier if r.try_number != present.try_number] + [attempt_row(present, room)]
 
     def states(self, run_id: str) -> Mapping[str, str]:
         """Return the state of every task of a run."""
@@ -329,9 +334,10 @@ class Reader:
             tasks = conn.execute(
                 watched_select().where(task_instances.c.run_id == run_id).order_by(task_instances.c.task_id)
             ).all()
+            room = room_for(conn, tasks, self._parallelism)
         if run is None:
             raise not_found("run", run_id)
-        return run_row(run), [watched_task(t) for t in tasks]
+        return run_row(run), [watched_task(t, room) for t in tasks]
 
     # -- admission --------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from dexaflow.model.dags import DagSpec
 from dexaflow.store.reading_filters import contains, starts_with
 from dexaflow.store.reading_rows import AttemptRow, DagRow, PoolRow, RunRow, WatchedTask
-from dexaflow.store.reading_waits import WAITS, run_waits_because, task_waits_because
+from dexaflow.store.reading_waits import OCCUPYING, WAITS, Room, run_waits_because, task_waits_because
 from dexaflow.store.schema import dag_errors, dag_versions, dags, runs, task_instances, totals
 
 __all__ = [
@@ -49,7 +49,6 @@ __all__ = [
 
 # Literal, not bound: a partial index is used only where the planner can see that its condition holds.
 HELD: ColumnElement[bool] = literal_column("task_instances.state = 'held'")
-_OCCUPYING = text("state IN ('queued','launching','running')")
 _SCHEDULED = text("state = 'scheduled'")
 
 _FROM_VERSION = (dag_versions.c.number.label("version_number"), dag_versions.c.created_at.label("version_created_at"))
@@ -146,26 +145,27 @@ def attempt_select(table: FromClause, *, placement: bool = False) -> Select[Any]
     )
 
 
-def attempt_row(row: Row[Any]) -> AttemptRow:
-    """Return the value of one row of `attempt_select`; its reason says also what keeps its whole run."""
+def attempt_row(row: Row[Any], room: Room | None = None) -> AttemptRow:
+    """Return the value of one row of `attempt_select`; its reason says also what keeps its whole run, or its slots."""
     values = dict(row._mapping)
-    return AttemptRow(**{**_without_waits(values), "reason": task_waits_because(values)})
+    return AttemptRow(**{**_without_waits(values), "reason": task_waits_because(values, room)})
 
 
 def watched_select() -> Select[Any]:
     """Select what changes about tasks while someone watches their run."""
     columns = [task_instances.c[n] for n in names(WatchedTask)]
+    slots = (task_instances.c.pool, task_instances.c.pool_slots)
     return (
-        select(*columns, task_instances.c.dag_id, *WAITS)
+        select(*columns, task_instances.c.dag_id, *slots, *WAITS)
         .join_from(task_instances, runs, runs.c.run_id == task_instances.c.run_id)
         .outerjoin(dags, dags.c.dag_id == runs.c.dag_id)  # looked up for each row, never walked
     )
 
 
-def watched_task(row: Row[Any]) -> WatchedTask:
+def watched_task(row: Row[Any], room: Room | None = None) -> WatchedTask:
     """Return the value of one row of `watched_select`, its reason as `attempt_row` has it."""
     values = dict(row._mapping)
-    return WatchedTask(**{n: values[n] for n in names(WatchedTask)} | {"reason": task_waits_because(values)})
+    return WatchedTask(**{n: values[n] for n in names(WatchedTask)} | {"reason": task_waits_because(values, room)})
 
 
 def _without_waits(values: dict[str, Any]) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def with_slots(conn: Connection, found: Sequence[Row[Any]]) -> list[PoolRow]:
     ti = task_instances.c
     slots = func.sum(ti.pool_slots).label("slots")
     taken = {(r.pool, r.state): int(r.slots) for r in conn.execute(
-        select(ti.pool, ti.state, slots).where(_OCCUPYING).group_by(ti.pool, ti.state)
+        select(ti.pool, ti.state, slots).where(OCCUPYING).group_by(ti.pool, ti.state)
     )}  # fmt: skip
     waiting = {r.pool: int(r.slots) for r in conn.execute(
         select(ti.pool, slots).where(_SCHEDULED).group_by(ti.pool)

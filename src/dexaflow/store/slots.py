@@ -11,7 +11,7 @@ from dexaflow.store.registering import spec_if_readable
 from dexaflow.store.running import attempt_of
 from dexaflow.store.transaction import Row, Tx, move
 
-__all__ = ["Slots", "note_never_fitting", "slots_taken", "take_slots"]
+__all__ = ["Slots", "slots_taken", "take_slots"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +71,3 @@ def take_slots(tx: Tx, parallelism: int) -> list[Attempt]:
             queued.append(attempt_of(tx, moved, spec))
             reached(Step.QUEUED_WRITTEN)
     return queued
-
-
-def note_never_fitting(tx: Tx) -> None:
-    """Say why an attempt waits that can never run as things are: its pool is missing or too small."""
-    # Whatever it said before: an attempt that waits for slots may find later that its pool is gone.
-    tx.run(
-        "UPDATE task_instances"
-        " SET reason = 'pool ''' || pool || ''' does not exist; create it with `dexaflow pools set`'"
-        " WHERE state = 'scheduled' AND pool NOT IN (SELECT pool FROM pools) AND reason NOT LIKE 'pool %'"
-    )
-    tx.run(
-        "UPDATE task_instances SET reason = 'needs ' || pool_slots || ' slots; pool ''' || pool || ''' has fewer'"
-        " WHERE state = 'scheduled' AND reason NOT LIKE 'needs %'"
-        " AND pool_slots > (SELECT slots FROM pools WHERE pools.pool = task_instances.pool)"
-    )

@@ -38,10 +38,31 @@ def test_an_attempt_that_can_never_fit_says_so_and_blocks_nobody(world: World) -
     world.register(a_task("big", pool="p", pool_slots=3), a_task("small", pool="p"), a_task("lost", pool="gone"))
     world.trigger()
     world.schedule()
-    world.do(slots.note_never_fitting)
     assert world.state("small") is State.QUEUED
-    assert "needs 3 slots" in world.row("big").reason
-    assert "pool 'gone' does not exist" in world.row("lost").reason
+    assert world.shown("big") == "needs 3 slots; pool 'p' has 2"
+    assert "pool 'gone' does not exist" in world.shown("lost")
+
+
+def test_an_attempt_says_what_it_waits_for_from_the_moment_on_in_which_it_waits(world: World) -> None:
+    """Its pool, those before it there, or `parallelism`; and nothing once it could begin."""
+    world.do(lambda tx: people.set_pool(tx, "p", 3, None))
+    tasks = ("a_first", 2), ("b_large", 2), ("c_small", 1)
+    world.register(*(a_task(name, pool="p", pool_slots=slots) for name, slots in tasks), a_task("d_other"))
+    world.trigger()
+    world.schedule(parallelism=0)
+    assert [world.shown(name) for name, _ in tasks] == ["", "", ""]
+    world.schedule(parallelism=1)
+    waits = "waits for 2 slots of pool 'p'; `dexaflow pools list` shows what is taken"
+    assert world.shown("b_large") == waits
+    assert world.shown("c_small") == waits.replace("2 slots", "1 slot")  # nobody passes the one before it
+    assert world.shown("d_other", parallelism=1) == (
+        "as many attempts are on their way as parallelism allows (1); it begins when one ends"
+    )
+    assert world.shown("d_other", parallelism=2) == ""
+    world.do(lambda tx: people.set_pool(tx, "p", 1, None))
+    assert world.shown("b_large") == "needs 2 slots; pool 'p' has 1"
+    world.do(lambda tx: people.set_pool(tx, "p", 5, None))
+    assert [world.shown("b_large"), world.shown("c_small")] == ["", ""]
 
 
 @pytest.mark.parametrize("event", [Event.REFUSED, Event.REJECTED, Event.CANCELLED])

@@ -86,11 +86,7 @@ def _waits_because(row: AttemptRow, upstream: Mapping[str, str]) -> str:
     """Why a try that has not come to its slots waits: its reason, what is upstream, or the slots themselves."""
     match State(row.state):
         case State.SCHEDULED:
-            slots = "slot" if row.pool_slots == 1 else "slots"
-            return row.reason or (
-                f"waits for {row.pool_slots} {slots} of pool {row.pool}, or for `parallelism`;"
-                " `dexaflow pools list` shows what is taken"
-            )
+            return row.reason or "there is room: it takes them in a moment"
         case State.NONE:
             left = [f"{task} ({state})" for task, state in upstream.items() if State(state) not in ENDED]
             more = f" and {len(left) - _UPSTREAM_NAMED} more" if len(left) > _UPSTREAM_NAMED else ""
