@@ -33,6 +33,7 @@ __all__ = ["MAX_RECHECKS", "Dispatcher", "HeldEntry", "HoldCount", "hold_counts"
 log = structlog.get_logger()
 MAX_RECHECKS = 64  # held attempts asked at once
 SWEEP_SECONDS = 5.0
+_GATHER_SECONDS = 0.005  # at the pace's limit, the places that become free within it are filled by one look
 _PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0  # after a walk that failed on our side; doubled each time in a row
 _TROUBLE = "it could not be asked about, which is a fault of the control plane; it is tried again (see the server log)"
 _MAX_ANEW = 3  # times one walk is begun again because its admit grew too old, before it goes back to the scheduler
@@ -206,8 +207,9 @@ class Dispatcher:
             due, next_due = await self._store.do(look)
             for attempt in due:
                 self._recheck_one(group, attempt, probe="")
-            if len(due) == room:
-                return wait  # at the pace's limit: the end of an ask wakes us
+            if len(due) == room:  # at the pace's limit: the end of an ask wakes us
+                await asyncio.sleep(_GATHER_SECONDS)
+                return wait
             if next_due is not None:
                 wait = min(wait, max(0.01, next_due - self._up()))
         return wait

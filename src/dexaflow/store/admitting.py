@@ -17,7 +17,7 @@ from dexaflow.model.states import Event, State
 from dexaflow.policy.checked import Rejection, Setting
 from dexaflow.store.running import RetryRule, attempt_of
 from dexaflow.store.slots import slots_taken
-from dexaflow.store.transaction import Tx, move
+from dexaflow.store.transaction import Row, Tx, move
 
 __all__ = [
     "HeldNow",
@@ -46,6 +46,7 @@ __all__ = [
 
 WAITS_FOR_SLOTS = "admitted; waits for pool slots"
 WAITS_FOR_UNPAUSE = "admitted; waits for its DAG to be unpaused"
+_ATTEMPT = "attempt_id, run_id, task_id, dag_id, tenant_id, try_number, version_id"  # what `attempt_of` needs
 _DECIDED: Mapping[str, Any] = {"next_ask_at": None, "next_ask_due": None, "broken_seconds": 0.0, "broken_since": None}
 
 
@@ -177,8 +178,10 @@ def hold(tx: Tx, held: Held, *, next_ask_due: float, turn: int, placement: str |
     }  # fmt: skip
     if placement is not None:
         columns["placement"] = placement
-    row = move(tx, held.attempt.id, Event.HELD, State.QUEUED, held_at=tx.now_iso, queued_at=None, **columns)
-    row = row or move(tx, held.attempt.id, Event.HELD, State.HELD, **columns)
+    if was.state == State.HELD:
+        row = move(tx, held.attempt.id, Event.HELD, State.HELD, **columns)
+    else:
+        row = move(tx, held.attempt.id, Event.HELD, State.QUEUED, held_at=tx.now_iso, queued_at=None, **columns)
     reached(Step.HOLD_WRITTEN)
     return row is not None
 
@@ -278,8 +281,7 @@ def say_trouble(tx: Tx, attempt_id: str, reason: str) -> None:
 def attempt_if(tx: Tx, attempt_id: str, *states: State) -> Attempt | None:
     """Return the attempt if it is still in one of `states`."""
     row = tx.one(
-        "SELECT attempt_id, run_id, task_id, dag_id, tenant_id, try_number, version_id, state FROM task_instances"
-        " WHERE attempt_id = :a",
+        f"SELECT {_ATTEMPT}, state FROM task_instances WHERE attempt_id = :a",
         a=attempt_id,
     )
     return None if row is None or State(row.state) not in states else attempt_of(tx, row)
@@ -332,29 +334,28 @@ def due_holds(
     """
     if limit <= 0:
         return []
-    due: dict[str, list[str]] = {}
+    due: dict[str, list[Row]] = {}
     for tenant in _tenants_that_hold(tx):
         room = min(limit, per_tenant - busy.get(tenant, 0))
         if room <= 0:
             continue
         rows = tx.all(
-            "SELECT attempt_id FROM task_instances WHERE state = 'held' AND tenant_id = :t AND next_ask_due <= :up"
+            f"SELECT {_ATTEMPT} FROM task_instances WHERE state = 'held' AND tenant_id = :t AND next_ask_due <= :up"
             " ORDER BY next_ask_due LIMIT :limit",
             t=tenant, up=tx.up, limit=room + len(besides),
         )  # fmt: skip
-        wanting = [r.attempt_id for r in rows if r.attempt_id not in besides][:room]
+        wanting = [r for r in rows if r.attempt_id not in besides][:room]
         if wanting:
             due[tenant] = wanting[::-1]
     queue = [(busy.get(tenant, 0), tenant) for tenant in due]
     heapq.heapify(queue)
-    chosen: list[str] = []
+    chosen: list[Row] = []
     while queue and len(chosen) < limit:
         asked, tenant = heapq.heappop(queue)
         chosen.append(due[tenant].pop())
         if due[tenant]:
             heapq.heappush(queue, (asked + 1, tenant))
-    found_attempts = (attempt_if(tx, a, State.HELD) for a in chosen)
-    return [a for a in found_attempts if a is not None]
+    return [attempt_of(tx, row) for row in chosen]
 
 
 def next_hold_due(tx: Tx) -> float | None:
