@@ -9,7 +9,8 @@ import pytest
 from dexaflow.admission import admit, hold, refuse
 from dexaflow.admission.results import Outcome
 from dexaflow.model.states import State
-from tests.dispatch.world import BROKEN, a_task, world
+from tests.dispatch.world import BROKEN, world
+from tests.store.world import a_task
 from tests.virtual_time import run_virtually
 
 

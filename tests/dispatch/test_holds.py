@@ -9,7 +9,8 @@ import pytest
 from dexaflow.admission import admit, hold
 from dexaflow.model.states import State
 from dexaflow.store import people, slots
-from tests.dispatch.world import a_task, world
+from tests.dispatch.world import world
+from tests.store.world import a_task
 from tests.virtual_time import run_virtually
 
 
@@ -40,7 +41,7 @@ def test_a_held_attempt_holds_no_slots(tmp_path: Path) -> None:
     async def test() -> None:
         async with world(tmp_path, parallelism=2) as w:
             w.hook.answer = lambda r: hold("frozen") if r.tenant_id == "acme" else admit()
-            w.do(lambda tx: people.set_pool(tx, "default_pool", 2, None))
+            w.pool(2)
             w.register(*(a_task(f"t{i}") for i in range(20)))
             w.register(a_task("other"), dag_id="e", tenant_id="globex")
             w.trigger()
@@ -60,7 +61,7 @@ def test_admitted_after_a_hold_it_waits_for_slots_and_is_asked_anew(tmp_path: Pa
         async with world(tmp_path, parallelism=16) as w:
             w.executor.takes = 60.0
             w.hook.answer = lambda r: hold("frozen") if r.task_id == "t" and w.clock.monotonic() < 1010 else admit()
-            w.do(lambda tx: people.set_pool(tx, "p", 1, None))
+            w.pool(1, "p")
             w.register(a_task(pool="p"))
             w.register(a_task("busy", pool="p"), dag_id="e")
             w.trigger()
@@ -138,7 +139,7 @@ def test_many_holds_of_one_tenant_do_not_delay_anothers(tmp_path: Path) -> None:
 
     async def test() -> None:
         async with world(tmp_path, recheck=15.0, parallelism=1000) as w:
-            w.do(lambda tx: people.set_pool(tx, "default_pool", 10_000, None))
+            w.pool(10_000)
             w.hook.always(hold("frozen"))
             w.hook.takes = 0.2
             w.register(*(a_task(f"t{i}") for i in range(600)))
@@ -163,7 +164,7 @@ def test_places_that_become_free_one_by_one_are_shared_between_tenants(tmp_path:
 
     async def test() -> None:
         async with world(tmp_path, recheck=1.0, parallelism=1000) as w:
-            w.do(lambda tx: people.set_pool(tx, "default_pool", 10_000, None))
+            w.pool(10_000)
             w.hook.always(hold("frozen"))
             w.hook.takes = 0.5
             w.register(*(a_task(f"t{i}") for i in range(500)))
@@ -182,7 +183,7 @@ def test_asks_follow_recheck_and_not_the_tick(tmp_path: Path) -> None:
 
     async def test() -> None:
         async with world(tmp_path, recheck=15.0, parallelism=1000) as w:
-            w.do(lambda tx: people.set_pool(tx, "default_pool", 10_000, None))
+            w.pool(10_000)
             w.hook.always(hold("frozen"))
             w.register(*(a_task(f"t{i}") for i in range(300)))
             w.trigger()

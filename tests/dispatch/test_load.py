@@ -9,8 +9,8 @@ from dexaflow.admission import Request, admit, hold
 from dexaflow.admission.ports import Answered
 from dexaflow.dispatch.dispatcher import MAX_RECHECKS
 from dexaflow.model.states import State
-from dexaflow.store import people
-from tests.dispatch.world import BROKEN, SimulatedHook, World, a_task, world
+from tests.dispatch.world import BROKEN, SimulatedHook, World, world
+from tests.store.world import a_task
 from tests.virtual_time import run_virtually
 
 
@@ -38,11 +38,9 @@ def one_probes_and_the_others_follow(root: Path, waiting: int) -> float:
 
     async def test() -> float:
         w: World
-        async with world(root, recheck=60.0, parallelism=5_000) as w:
-            hook = w.hooks[0] = CountingHook(takes=0.05)
-            await w.crash()
-            w.start()
-            w.do(lambda tx: people.set_pool(tx, "default_pool", 5_000, None))
+        hook = CountingHook(takes=0.05)
+        async with world(root, hooks=[hook], recheck=60.0, parallelism=5_000) as w:
+            w.pool(5_000)
             hook.always(BROKEN)
             w.register(*(a_task(f"t{i}") for i in range(waiting)))
             w.register(*(a_task(f"fresh{i}") for i in range(20)), dag_id="e", tenant_id="globex")
@@ -78,7 +76,7 @@ def held_for_four_rechecks(root: Path, attempts: int, recheck: float) -> tuple[f
 
     async def test() -> tuple[float, float]:
         async with world(root, recheck=recheck, parallelism=20_000) as w:
-            w.do(lambda tx: people.set_pool(tx, "default_pool", 20_000, None))
+            w.pool(20_000)
             w.hook.answer = lambda r: admit() if r.tenant_id == "globex" else hold("frozen")
             w.register(*(a_task(f"t{i}") for i in range(attempts)))
             w.register(a_task("other"), dag_id="e", tenant_id="globex")

@@ -15,7 +15,8 @@ from dexaflow.dispatch.dispatcher import hold_counts
 from dexaflow.executors.ports import Launch
 from dexaflow.model.states import State
 from dexaflow.store import leading, people, slots
-from tests.dispatch.world import BROKEN, SimulatedHook, World, a_task, world
+from tests.dispatch.world import BROKEN, SimulatedHook, World, world
+from tests.store.world import a_task
 from tests.virtual_time import run_virtually
 
 FULL = StoreError("the database refused a write: database or disk is full")
@@ -62,7 +63,7 @@ def test_a_held_attempt_outlives_a_full_disk_and_its_hook_is_not_hammered(tmp_pa
 def test_hundreds_of_attempts_on_a_full_disk_do_not_fill_it_with_what_the_log_says_of_them(tmp_path: Path) -> None:
     async def test() -> None:
         async with world(tmp_path, recheck=15.0, parallelism=500) as w:
-            w.do(lambda tx: people.set_pool(tx, "default_pool", 500, None))
+            w.pool(500)
             w.hook.takes = 2.0
             w.register(*(a_task(f"t{i}") for i in range(300)))
             w.trigger()
@@ -208,10 +209,7 @@ def test_a_hook_that_was_taken_out_of_the_configuration_holds_nobody_any_more(tm
     """They are asked at once by the hooks that are left, or admitted; and the loop is none the worse."""
 
     async def test() -> None:
-        async with world(tmp_path, recheck=3600.0) as w:
-            w.hooks = [SimulatedHook("old"), SimulatedHook("stays")]
-            await w.crash()
-            w.start()
+        async with world(tmp_path, hooks=[SimulatedHook("old"), SimulatedHook("stays")], recheck=3600.0) as w:
             w.hooks[0].always(hold("frozen"))
             w.register(a_task("a"), a_task("b"))
             w.trigger()
@@ -238,12 +236,9 @@ def test_slow_hooks_with_every_place_taken_do_not_keep_a_breaker_from_its_probe(
     """R7.4: after 30 s one attempt is tried, whatever else is being asked."""
 
     async def test() -> None:
-        async with world(tmp_path, recheck=5.0, parallelism=500) as w:
-            w.do(lambda tx: people.set_pool(tx, "default_pool", 500, None))
-            slow, broken = SimulatedHook("slow", takes=0.01), SimulatedHook("broken")
-            w.hooks = [slow, broken]
-            await w.crash()
-            w.start()
+        slow, broken = SimulatedHook("slow", takes=0.01), SimulatedHook("broken")
+        async with world(tmp_path, hooks=[slow, broken], recheck=5.0, parallelism=500) as w:
+            w.pool(500)
             slow.answer = lambda r: hold("wait") if r.tenant_id == "acme" else admit()
             broken.always(BROKEN)
             w.register(*(a_task(f"t{i}") for i in range(200)))
@@ -263,12 +258,9 @@ def test_one_probe_is_on_its_way_at_a_time_also_when_an_earlier_hook_is_slow(tmp
     """R6.2: nobody asks the first hook a hundred times because the second one may be probed."""
 
     async def test() -> None:
-        async with world(tmp_path, recheck=3000.0, parallelism=500) as w:
-            w.do(lambda tx: people.set_pool(tx, "default_pool", 500, None))
-            first, second = SimulatedHook("first"), SimulatedHook("second")
-            w.hooks = [first, second]
-            await w.crash()
-            w.start()
+        first, second = SimulatedHook("first"), SimulatedHook("second")
+        async with world(tmp_path, hooks=[first, second], recheck=3000.0, parallelism=500) as w:
+            w.pool(500)
             second.always(BROKEN)
             w.register(*(a_task(f"t{i}") for i in range(100)))
             w.trigger()
@@ -287,11 +279,8 @@ def test_who_is_sent_to_probe_a_later_hook_does_not_probe_an_earlier_one_out_of_
     """R7.4: the one asked longest ago, for each hook."""
 
     async def test() -> None:
-        async with world(tmp_path, recheck=3000.0) as w:
-            first, second = SimulatedHook("first"), SimulatedHook("second")
-            w.hooks = [first, second]
-            await w.crash()
-            w.start()
+        first, second = SimulatedHook("first"), SimulatedHook("second")
+        async with world(tmp_path, hooks=[first, second], recheck=3000.0) as w:
             second.always(BROKEN)
             w.register(*(a_task(f"b{i}") for i in range(6)))
             w.register(*(a_task(f"a{i}") for i in range(6)), dag_id="e")

@@ -5,7 +5,7 @@ The store is called directly, without its thread. A `World` can be crashed and s
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -156,12 +156,20 @@ class Watching:
 class World:
     """One control plane after the other on one database."""
 
-    def __init__(self, root: Path, *, recheck: float = 15.0, fail_open: bool = False, parallelism: int = 16) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        hooks: Sequence[SimulatedHook] = (),
+        recheck: float = 15.0,
+        fail_open: bool = False,
+        parallelism: int = 16,
+    ) -> None:
         self.root = root
         self.recheck = recheck
         self.fail_open = fail_open
         self.parallelism = parallelism
-        self.hooks: list[SimulatedHook] = [SimulatedHook()]
+        self.hooks = list(hooks) or [SimulatedHook()]
         self.ids = itertools.count(1)
         self.jitter = itertools.cycle([0.0, 0.5, 0.99])
         self.engine = open_writer(root / "dexaflow.db")
@@ -288,6 +296,9 @@ class World:
         self.scheduler.wake()
         return run_id
 
+    def pool(self, slots: int, name: str = "default_pool") -> None:
+        self.do(lambda tx: people.set_pool(tx, name, slots, None))
+
     def row(self, task_id: str = "t", run_id: str = "r") -> Any:
         row = self.do(
             lambda tx: tx.one("SELECT * FROM task_instances WHERE run_id = :r AND task_id = :t", r=run_id, t=task_id)
@@ -320,8 +331,3 @@ async def world(root: Path, **options: Any) -> Any:
         for task in list(made._spawned):
             task.cancel()
         made.engine.dispose()
-
-
-def a_task(task_id: str = "t", **options: Any) -> TaskSpec:
-    """Return a bash task that defaults all but what a test is about."""
-    return TaskSpec(task_id, "bash", bash_command="true", **options)

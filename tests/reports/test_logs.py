@@ -13,7 +13,8 @@ from dexaflow.model.states import State
 from dexaflow.reports.handling import AgentReports
 from dexaflow.reports.logs import LogFiles
 from dexaflow.scheduling.retries import seconds_to_retry
-from tests.dispatch.world import World, a_task, world
+from tests.dispatch.world import World, world
+from tests.store.world import a_task
 from tests.virtual_time import run_virtually
 
 

@@ -11,7 +11,8 @@ from dexaflow.model.states import State
 from dexaflow.reports.watch import Watch
 from dexaflow.scheduling.retries import seconds_to_retry
 from dexaflow.store import people, reporting, slots
-from tests.dispatch.world import World, a_task, world
+from tests.dispatch.world import World, world
+from tests.store.world import a_task
 from tests.virtual_time import run_virtually
 
 

@@ -8,7 +8,8 @@ from dexaflow.admission import hold
 from dexaflow.model.states import State
 from dexaflow.store import people
 from dexaflow.store.transaction import Tx
-from tests.dispatch.world import World, a_task, world
+from tests.dispatch.world import World, world
+from tests.store.world import a_task
 from tests.virtual_time import run_virtually
 
 TICK = 1.0  # seconds
