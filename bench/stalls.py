@@ -65,7 +65,7 @@ async def _endless_body(peer: Peer) -> None:
 
 async def _half_closed(peer: Peer) -> None:
     await peer.question()
-    peer.half_close()
+    peer.close_half_below_tls()
     await peer.gone()
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import socket
 import ssl
@@ -10,7 +11,18 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from types import TracebackType
 
-__all__ = ["Endpoint", "Peer", "Script", "answer", "answering", "full_backlog", "in_a_thread", "reset_on_close"]
+__all__ = [
+    "Endpoint",
+    "Peer",
+    "Script",
+    "answer",
+    "answering",
+    "decided",
+    "deciding",
+    "full_backlog",
+    "in_a_thread",
+    "reset_on_close",
+]
 
 Script = Callable[["Peer"], Awaitable[None]]
 
@@ -21,12 +33,30 @@ def answer(body: bytes = b"ok", *headers: str, status: str = "200 OK", version: 
     return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
 
 
+def decided(question: bytes, *headers: str, **response: object) -> bytes:
+    """Return a whole answer to that question, with its uid: `decision="hold", reason="later"`."""
+    response = {"uid": json.loads(question)["request"]["uid"], **response}
+    document = {"api_version": "dexaflow.io/admission/v1", "kind": "AdmissionReview", "response": response}
+    return answer(json.dumps(document).encode(), *headers)
+
+
 def answering(reply: bytes | None = None) -> Script:
     """Answer every question of a connection alike."""
 
     async def script(peer: "Peer") -> None:
         while await peer.question() is not None:
             peer.send(answer() if reply is None else reply)
+
+    return script
+
+
+def deciding(*, takes: float = 0.0, **response: object) -> Script:
+    """Decide every question of a connection alike, each after `takes` seconds."""
+
+    async def script(peer: "Peer") -> None:
+        while (body := await peer.question()) is not None:
+            await asyncio.sleep(takes)
+            peer.send(decided(body, **response))
 
     return script
 
@@ -77,7 +107,7 @@ class Peer:
         """Speak TLS from now on."""
         await self._writer.start_tls(context)
 
-    def half_close(self) -> None:
+    def close_half_below_tls(self) -> None:
         """Say that nothing more will be sent, below TLS, and go on reading."""
         with socket.socket(fileno=os.dup(self._writer.get_extra_info("socket").fileno())) as same:
             same.shutdown(socket.SHUT_WR)

@@ -1,11 +1,12 @@
 """Looking up names without blocking, and a dead address beside a live one (R2.4, R7.1)."""
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 import trustme
@@ -193,79 +194,73 @@ async def test_address_needs_no_look_up() -> None:
     assert await Resolver("::1", 80, lookup=never).resolve() == [v6("::1", 80)]
 
 
-async def test_stuck_look_up_does_not_bind_those_who_come_later() -> None:
-    """A later question starts another, and its answer serves those who wait for the stuck one too."""
-    release, lookups = threading.Event(), []
+class Stuck:
+    """A name server of which the first so many look-ups are stuck until `release` is set, and may fail then."""
 
-    def first_two_are_stuck(host: str, port: int) -> Sequence[Address]:
-        lookups.append(host)
-        if len(lookups) <= 2:
-            release.wait()
+    def __init__(self, first: int, then: OSError | None = None) -> None:
+        self.asked = 0
+        self.release = threading.Event()
+        self._first = first
+        self._then = then
+
+    def __call__(self, host: str, port: int) -> Sequence[Address]:
+        self.asked += 1
+        if self.asked <= self._first:
+            self.release.wait()
+            if self._then is not None:
+                raise self._then
         return [v4("127.0.0.1")]
 
-    resolver = Resolver("admission.test", 443, lookup=first_two_are_stuck)
-    early = asyncio.create_task(resolver.resolve())
-    await asyncio.sleep(2 * PATIENCE_SECONDS + 0.05)
-    assert await resolver.resolve() == [v4("127.0.0.1")]
-    assert await early == [v4("127.0.0.1")]
-    assert len(lookups) == 3
-    release.set()
-    resolver.close()
+    @contextlib.contextmanager
+    def resolver(self) -> Iterator[Resolver]:
+        """Give a resolver that asks it; nothing is stuck afterwards."""
+        made = Resolver("admission.test", 443, lookup=self)
+        try:
+            yield made
+        finally:
+            self.release.set()
+            made.close()
+
+
+async def test_stuck_look_up_does_not_bind_those_who_come_later() -> None:
+    """A later question starts another, and its answer serves those who wait for the stuck one too."""
+    server = Stuck(2)
+    with server.resolver() as resolver:
+        early = asyncio.create_task(resolver.resolve())
+        await asyncio.sleep(2 * PATIENCE_SECONDS + 0.05)
+        assert await resolver.resolve() == [v4("127.0.0.1")]
+        assert await early == [v4("127.0.0.1")]
+        assert server.asked == 3
 
 
 async def test_question_of_which_a_look_up_is_stuck_starts_another_itself() -> None:
     """One packet lost on the way to the name server costs a quarter of a second, not the question."""
-    release, lookups = threading.Event(), []
-
-    def first_is_stuck(host: str, port: int) -> Sequence[Address]:
-        lookups.append(host)
-        if len(lookups) == 1:
-            release.wait()
-            raise OSError("too late to matter")
-        return [v4("127.0.0.1")]
-
-    resolver = Resolver("admission.test", 443, lookup=first_is_stuck)
-    both = await asyncio.gather(resolver.resolve(), resolver.resolve())
-    assert list(both) == [[v4("127.0.0.1")]] * 2
-    assert len(lookups) == 2
-    release.set()
-    resolver.close()
+    server = Stuck(1, OSError("too late to matter"))
+    with server.resolver() as resolver:
+        both = await asyncio.gather(resolver.resolve(), resolver.resolve())
+        assert list(both) == [[v4("127.0.0.1")]] * 2
+        assert server.asked == 2
 
 
 async def test_look_up_that_nobody_waits_for_any_more_gets_no_second() -> None:
-    release, lookups = threading.Event(), []
-
-    def stuck(host: str, port: int) -> Sequence[Address]:
-        lookups.append(host)
-        release.wait()
-        return [v4("127.0.0.1")]
-
-    resolver = Resolver("admission.test", 443, lookup=stuck)
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(resolver.resolve(), PATIENCE_SECONDS / 2)
-    await asyncio.sleep(PATIENCE_SECONDS)
-    assert len(lookups) == 1
-    release.set()
-    resolver.close()
+    server = Stuck(9)
+    with server.resolver() as resolver:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(resolver.resolve(), PATIENCE_SECONDS / 2)
+        await asyncio.sleep(PATIENCE_SECONDS)
+        assert server.asked == 1
 
 
 async def test_stuck_look_ups_are_bounded() -> None:
-    release, lookups = threading.Event(), []
-
-    def stuck(host: str, port: int) -> Sequence[Address]:
-        lookups.append(host)
-        release.wait()
-        return [v4("127.0.0.1")]
-
-    resolver = Resolver("admission.test", 443, lookup=stuck)
-    asks = []
-    for _ in range(MAX_LOOKUPS + 2):
-        asks.append(asyncio.create_task(resolver.resolve()))
-        await asyncio.sleep(PATIENCE_SECONDS + 0.02)
-    assert len(lookups) == MAX_LOOKUPS
-    release.set()
-    assert await asyncio.gather(*asks) == [[v4("127.0.0.1")]] * len(asks)
-    resolver.close()
+    server = Stuck(MAX_LOOKUPS + 2)
+    with server.resolver() as resolver:
+        asks = []
+        for _ in range(MAX_LOOKUPS + 2):
+            asks.append(asyncio.create_task(resolver.resolve()))
+            await asyncio.sleep(PATIENCE_SECONDS + 0.02)
+        assert server.asked == MAX_LOOKUPS
+        server.release.set()
+        assert await asyncio.gather(*asks) == [[v4("127.0.0.1")]] * len(asks)
 
 
 async def test_sixteen_new_connections_ask_the_name_server_once(ca: trustme.CA, server_tls: ssl.SSLContext) -> None:

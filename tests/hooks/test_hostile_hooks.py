@@ -34,41 +34,14 @@ from dexaflow.base.errors import HookBroken
 from dexaflow.hooks.inprocess import InProcessCaller
 from dexaflow.kube.tolerations import Toleration
 from dexaflow.model.execution import Execution
-from tests.hooks.asking import LONG
 from tests.hooks.building import a_request
+from tests.hooks.calling import Kind, both, caller_of
 
 # Every test here is about what a hook may be or give. Any: hooks of every kind, the wrong ones too.
 
 
-class Named:
-    name = "policy:under_test"
-
-    def __init__(self, function: Any) -> None:
-        self.review = function
-
-
-@contextlib.asynccontextmanager
-async def caller_of(hook: Any, timeout: float = LONG) -> AsyncIterator[InProcessCaller]:
-    caller = InProcessCaller(Named(hook), timeout=timeout)
-    try:
-        yield caller
-    finally:
-        await caller.close()
-
-
 def as_is(answer: object) -> Any:
     return lambda request: answer
-
-
-def in_async(function: Callable[[Request], Any]) -> Any:
-    async def hook(request: Request) -> Any:
-        return function(request)
-
-    return hook
-
-
-both = pytest.mark.parametrize("kind", [lambda function: function, in_async], ids=["plain", "async"])
-Kind = Callable[[Any], Any]
 
 
 async def cause_of(caller: InProcessCaller) -> str:

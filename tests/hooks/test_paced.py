@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import json
 import ssl
 import time
 from pathlib import Path
@@ -21,29 +20,11 @@ from dexaflow.hooks.webhook import WebhookCaller
 from tests.admission.builders import Lists, Watching, checked
 from tests.hooks.asking import SHORT
 from tests.hooks.behaviours import at_once, says
-from tests.hooks.misbehaving import Endpoint, Peer, Script, answer
+from tests.hooks.misbehaving import Endpoint, Peer, Script, answer, deciding
 
 ATTEMPTS = 1_000
 TIMEOUT = 2.0  # seconds; shorter than the last of them waits where each takes 50 ms: a thousand by sixteen
 BUSY = 0.05
-
-
-class Admitting:
-    """An endpoint's script that admits after `takes` seconds."""
-
-    def __init__(self, takes: float) -> None:
-        self._takes = takes
-
-    async def __call__(self, peer: Peer) -> None:
-        while (body := await peer.question()) is not None:
-            await asyncio.sleep(self._takes)
-            response = {
-                "uid": json.loads(body)["request"]["uid"],
-                "decision": "admit",
-                "changes": {"labels": {"a": "b"}},
-            }
-            document = {"api_version": "dexaflow.io/admission/v1", "kind": "AdmissionReview", "response": response}
-            peer.send(answer(json.dumps(document).encode()))
 
 
 def a_gate_asking(caller: HookCaller, *, fail_open: bool) -> tuple[Gate, Watching]:
@@ -64,7 +45,8 @@ async def test_thousand_at_once_are_all_asked_and_none_of_them_fails(
     """On a cold pool, then on a warm one, which opens no connection more. `fail_open` would let by who had failed."""
     bundle = tmp_path / "ca.crt"
     ca.cert_pem.write_to_path(str(bundle))
-    async with Endpoint(Admitting(takes), server_tls) as endpoint:
+    admitting = deciding(takes=takes, decision="admit", changes={"labels": {"a": "b"}})
+    async with Endpoint(admitting, server_tls) as endpoint:
         async with WebhookCaller(endpoint.url, timeout=TIMEOUT, ca_file=bundle) as caller:
             gate, watching = a_gate_asking(caller, fail_open=True)
             for crowd in (ATTEMPTS, 100):

@@ -96,7 +96,7 @@ async def test_once_anything_of_an_answer_has_come_it_is_not_sent_again(first: b
         peer.send(answer())
         await peer.question()
         peer.send(first)
-        await peer._writer.drain()
+        await peer.drain()
         await asyncio.sleep(0.02)
         peer.close()
 
@@ -131,7 +131,7 @@ async def test_connection_closed_while_idle_is_not_used(
     async def script(peer: Peer) -> None:
         await peer.question()
         peer.send(answer())
-        await peer._writer.drain()
+        await peer.drain()
         CLOSES[how](peer)
 
     async with Endpoint(script, endpoint_tls) as endpoint, a_transport(endpoint.url, ca) as transport:
@@ -162,7 +162,7 @@ async def test_bytes_that_nobody_asked_for_reach_nobody(
             peer.send(answer(b"%d" % peer.number) + UNASKED[unasked])
         else:
             peer.send(answer(b"%d" % peer.number))
-            await peer._writer.drain()
+            await peer.drain()
             await asyncio.sleep(0.01)
             peer.send(UNASKED[unasked])
         await peer.gone()

@@ -129,7 +129,7 @@ async def test_body_without_end_is_cut_off_at_the_limit(ca: trustme.CA, endpoint
         peer.send(CHUNKED)
         while not peer._writer.is_closing():
             peer.send(b"1000\r\n" + b"x" * 4096 + b"\r\n")
-            await peer._writer.drain()
+            await peer.drain()
 
     async with Endpoint(script, endpoint_tls) as endpoint, a_transport(endpoint.url, ca) as transport:
         assert "65536" in (await broken(transport)).cause
@@ -213,7 +213,7 @@ async def test_answer_that_is_torn_off_is_broken(reply: bytes) -> None:
     async def script(peer: Peer) -> None:
         await peer.question()
         peer.send(reply)
-        await peer._writer.drain()
+        await peer.drain()
         peer.reset()
 
     async with Endpoint(script) as endpoint, a_transport(endpoint.url) as transport:
@@ -227,8 +227,8 @@ async def test_tls_that_ends_without_farewell_is_no_end_of_a_body(ca: trustme.CA
     async def script(peer: Peer) -> None:
         await peer.question()
         peer.send(b"HTTP/1.1 200 OK\r\n\r\nok")
-        await peer._writer.drain()
-        peer._writer.transport.abort()
+        await peer.drain()
+        peer.cut()
 
     async with Endpoint(script, server_tls) as endpoint, a_transport(endpoint.url, ca) as transport:
         await broken(transport)

@@ -15,37 +15,18 @@ from dexaflow.base.errors import ConfigError, HookBroken
 from dexaflow.hooks.webhook import CA_FILE_KEY, TOKEN_FILE_KEY, WebhookCaller
 from tests.hooks.asking import LONG, SHORT
 from tests.hooks.building import a_request
-from tests.hooks.misbehaving import Endpoint, Peer, answer
+from tests.hooks.misbehaving import Endpoint, Peer, answer, decided, deciding
 from tests.hooks.test_files import mounted, put_version
-
-
-def deciding(**response: object) -> "Deciding":
-    """An endpoint's script that answers with this decision."""
-    return Deciding(response)
-
-
-class Deciding:
-    """Echoes the uid and decides."""
-
-    def __init__(self, response: dict[str, object]) -> None:
-        self._response = response
-
-    async def __call__(self, peer: Peer) -> None:
-        while (body := await peer.question()) is not None:
-            question = json.loads(body)
-            response = {"uid": question["request"]["uid"], **self._response}
-            document = {"api_version": question["api_version"], "kind": question["kind"], "response": response}
-            peer.send(answer(json.dumps(document).encode()))
 
 
 async def test_question_goes_out_and_the_decision_comes_back() -> None:
     changes = {"node_selector": {"tenant": "acme"}}
-    for decision, expected in [
-        ({"decision": "admit"}, Admit()),
-        ({"decision": "hold", "reason": "later"}, Hold("later")),
-        ({"decision": "refuse", "reason": "never"}, Refuse("never")),
+    for script, expected in [
+        (deciding(decision="admit"), Admit()),
+        (deciding(decision="hold", reason="later"), Hold("later")),
+        (deciding(decision="refuse", reason="never"), Refuse("never")),
     ]:
-        async with Endpoint(deciding(**decision)) as endpoint, WebhookCaller(endpoint.url, timeout=LONG) as caller:
+        async with Endpoint(script) as endpoint, WebhookCaller(endpoint.url, timeout=LONG) as caller:
             answered = await caller.ask(a_request())
             assert answered.decision == expected
             assert answered.seconds > 0
@@ -156,9 +137,7 @@ async def test_answer_that_was_there_before_the_question_decides_nothing(how: st
             peer.send(before[0] if how == "as it was" else before[0].replace(b'"uid": "', b'"uid": "x'))
         body = await peer.question()
         assert body is not None
-        response = {"uid": json.loads(body)["request"]["uid"], "decision": "admit"}
-        document = {"api_version": "dexaflow.io/admission/v1", "kind": "AdmissionReview", "response": response}
-        before.append(answer(json.dumps(document).encode(), "Connection: close"))
+        before.append(decided(body, "Connection: close", decision="admit"))
         if peer.number == 1:
             peer.send(before[0])
         await peer.gone()
@@ -226,12 +205,9 @@ async def test_connections_made_under_the_old_bundle_are_closed(
 
     async def script(peer: Peer) -> None:
         while (body := await peer.question()) is not None:
-            request = json.loads(body)["request"]
-            if request["task_id"] == "slow":
+            if json.loads(body)["request"]["task_id"] == "slow":
                 await release.wait()
-            response = {"uid": request["uid"], "decision": "admit"}
-            document = {"api_version": "dexaflow.io/admission/v1", "kind": "AdmissionReview", "response": response}
-            peer.send(answer(json.dumps(document).encode()))
+            peer.send(decided(body, decision="admit"))
 
     bundle = mounted(tmp_path, ca.cert_pem.bytes())
     async with Endpoint(script, server_tls) as endpoint:

@@ -21,7 +21,7 @@ import trustme
 import uvloop
 
 from tests.hooks import misbehaving
-from tests.hooks.misbehaving import Peer, answer
+from tests.hooks.misbehaving import Peer, decided
 from tests.system.lite import Lite, lite, wait_for
 
 __all__ = ["Counting", "Crowd", "Held", "counting", "crowd", "held"]
@@ -65,9 +65,7 @@ class Counting:
             self.most_out = max(self.most_out, self.out)
             await asyncio.sleep(self.takes)
             self.out -= 1
-            response = {"uid": request["uid"], **self.decide(request)}
-            document = {"api_version": "dexaflow.io/admission/v1", "kind": "AdmissionReview", "response": response}
-            peer.send(answer(json.dumps(document).encode()))
+            peer.send(decided(body, **self.decide(request)))
             peer.questions.clear()
 
     def gaps(self, dag_id: str, since: float) -> list[float]:
