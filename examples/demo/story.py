@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,13 +121,16 @@ class Demo:
 
     def asked(self, run_id: str) -> tuple[int, list[str]]:
         """Return how many questions were put for a run, and the outcomes in order."""
-        reviews = self.lite.get(f"/dexaflow/v1/runs/{run_id}/reviews?limit=200")["reviews"]
+        reviews = self._reviews(run_id)
         put = sum(r["count"] for r in reviews if r["outcome"] != "breaker_open")
         return put, [r["outcome"] for r in reviews]
 
+    def _reviews(self, run_id: str) -> list[Any]:
+        return list(self.lite.get(f"/dexaflow/v1/runs/{run_id}/reviews?limit=200")["reviews"])
+
     def add_row(self, run_id: str, workflow: str, task_id: str) -> None:
         """Add a line to the last table, from what the server has kept."""
-        put, outcomes = self.asked(run_id)
+        put, _ = self.asked(run_id)
         pod = self.explain(run_id, task_id)["pod"] or {"settings": []}
         changed = ", ".join(
             f"{s['field']}.{s['key']}={s['value']}" if s["field"] != "tolerations" else f"toleration {s['value']}"
@@ -135,7 +139,10 @@ class Demo:
         )
         tasks = self.lite.tasks(run_id)
         ran = ", ".join(f"{name} {task['state']}" for name, task in sorted(tasks.items()))
-        answered = ", ".join(f"{outcomes.count(o)} x {o}" for o in dict.fromkeys(outcomes))
+        times: Counter[str] = Counter()
+        for review in self._reviews(run_id):
+            times[review["outcome"]] += review["count"]
+        answered = ", ".join(f"{count} x {outcome}" for outcome, count in times.items())
         self.rows.append(Row(workflow, put, answered, changed or "nothing", ran))
 
     def placed(self) -> None:

@@ -173,6 +173,28 @@ def test_a_fault_says_where_it_is_in_one_printable_line() -> None:
     assert said == shown(said)
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"response":{"desicion":"hold"}}', "'desicion' is not a field of response, which has uid, decision, reason"),
+        (b'{"apiVersion":"v1"}', "'apiVersion' is not a field of the document, which has api_version, kind, response"),
+        (
+            b'{"response":{"changes":{"tolerations":[{},{},{"key":"a","tolerationSeconds":60}]}}}',
+            "of response.changes.tolerations[2], which has key, operator, value, effect",
+        ),
+        (b'{"response":{"changes":{"tolerations":[{},5]}}}', "response.changes.tolerations[1] must be an object"),
+        (b"{'kind': 'x'}", "at byte 1, not '''"),
+        (b'{"kind":"x",}', "at byte 12, not '}'"),
+        (b'{"kind":NaN}', "at byte 8, not 'N'"),
+        (b'{"kind":\x00}', "not byte 0x00"),
+        (b'{"kind":', "not the end"),
+        (b'\xef\xbb\xbf{"kind":"x"}', "at byte 0, not a byte order mark"),
+    ],
+)
+def test_a_fault_says_what_is_there_and_what_might_be(body: bytes, said: str) -> None:
+    assert said in str(fault_of(body))
+
+
 def test_field_names_are_declared_in_lower_case() -> None:
     with pytest.raises(ValueError, match="lower case"):
         Record({"Uid": Text()})

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 import trustme
@@ -88,10 +88,11 @@ execution:
     )
 
 
-def ask(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def ask(folder: Path, *arguments: str, stdin: IO[str] | None = None) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-c", MAIN, "ask", "--config", "dexaflow.yaml", *arguments],
         cwd=folder,
+        stdin=stdin,
         capture_output=True,
         text=True,
         timeout=60,
@@ -164,7 +165,9 @@ def test_a_hold_is_a_decision(endpoint: Endpoint, tmp_path: Path) -> None:
     ("status", "raw", "said"),
     [
         (503, b"busy", "status 503"),
-        (302, b"", "status 302"),
+        (302, b"", "status 302, not 200; redirects are not followed"),
+        (401, b"", "status 401, not 200; does it take the token of execution.admission.webhook.token_file?"),
+        (404, b"", "status 404, not 200; is the path of execution.admission.webhook.url"),
         (200, b"<html>", "cannot be read"),
         (200, b"\xff\x00\x1b[31m", "cannot be read"),
         (200, b"x" * 70_000, "65536"),
@@ -179,7 +182,9 @@ def test_a_broken_endpoint_ends_with_1_and_says_why(
 
     assert (code, exchange["verdict"]) == (1, "broken")
     assert said in exchange["problem"]
-    assert "\x1b" not in ask(tmp_path).stdout
+    printed = ask(tmp_path).stdout
+    assert "\x1b" not in printed
+    assert ("< (no body came along with it" in printed) == (raw == b"")
 
 
 def test_an_endpoint_that_is_gone_ends_with_1_and_says_why(tmp_path: Path) -> None:
@@ -244,6 +249,21 @@ def test_a_question_of_ones_own_can_be_put(endpoint: Endpoint, tmp_path: Path) -
 
     assert exchange["uid"] == "u-7"
     assert json.loads(exchange["http"]["question"])["request"]["tenant_id"] == "globex"
+    with open(tmp_path / "question.json") as standard_input:
+        assert "u-7" in ask(tmp_path, "--request", "-", stdin=standard_input).stdout
+
+
+def test_the_sample_says_nothing_that_no_question_says(tmp_path: Path) -> None:
+    """A Python task without an image runs from its DAG's source."""
+    (tmp_path / "policy.py").write_text(
+        "from dexaflow.admission import hold\n"
+        "def policy(request):\n"
+        "    return hold(f'{request.operator} {request.image!r} {request.source_mode}')\n"
+    )
+    hooks = "execution:\n  admission: {hooks: ['policy:policy']}\n"
+    for more, said in (("", "python '' True"), ("  defaults: {image: 'x:1'}\n", "python 'x:1' False")):
+        (tmp_path / "dexaflow.yaml").write_text(hooks + more)
+        assert said in ask(tmp_path).stdout
 
 
 def test_hooks_in_process_are_asked_first_and_later_ones_see_their_changes(endpoint: Endpoint, tmp_path: Path) -> None:

@@ -1,11 +1,11 @@
 """What a hook is asked and what it may answer: the vocabulary of policy authors, in process and behind a URL."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
-from dexaflow.base.text import clean_reason
+from dexaflow.base.text import clean_reason, quoted
 from dexaflow.kube.tolerations import Toleration
 from dexaflow.model.execution import EMPTY, Execution, Resources
 
@@ -138,6 +138,9 @@ def _too_much() -> ValueError:
     )
 
 
+_TOLERATION_FIELDS: Final = tuple(field.name for field in fields(Toleration))
+
+
 class _Budget:
     """How many characters changes may still have. JSON takes at least as many bytes.
 
@@ -162,10 +165,13 @@ def _text_map(value: Mapping[str, str] | None, what: str, budget: _Budget) -> Ma
         raise TypeError(f"{what} must be a mapping of strings, not {_kind(value)}")
     if not value:
         return EMPTY
-    each = f"each key and value of {what}"
+    each_key = f"each key of {what}"
     copied: dict[str, str] = {}
     for given, of_it in value.items():
-        key, text = _text(given, each), _text(of_it, each)
+        key = _text(given, each_key)
+        if not isinstance(of_it, str):
+            raise TypeError(f"{what}[{quoted(key)}] must be text, not {_kind(of_it)}")
+        text = _text(of_it, what)
         budget.take(len(key) + len(text) + 6)  # four quotes, a colon and a comma
         copied[key] = text
     return MappingProxyType(copied)
@@ -180,8 +186,15 @@ def _toleration(value: Toleration | Mapping[str, str], budget: _Budget) -> Toler
         return copied
     if not isinstance(value, Mapping):
         raise TypeError(f"a toleration must be a Toleration or a mapping, not {_kind(value)}")
-    budget.take(3)  # two braces and a comma, whatever is in it
-    return Toleration(**_text_map(value, "a toleration", budget))
+    budget.take(2)  # its braces; each field counts a comma
+    given: dict[str, str] = {}
+    name: Any  # a hook's mapping holds anything
+    for name, of_it in value.items():
+        if name not in _TOLERATION_FIELDS or name in given:  # or it goes on for ever with what it gave
+            said = quoted(name) if isinstance(name, str) else f"a key of type {_kind(name)}"
+            raise TypeError(f"{said} is not a field of a toleration, which has {', '.join(_TOLERATION_FIELDS)}")
+        given[name] = of_it
+    return Toleration(**_text_map(given, "toleration", budget))
 
 
 def not_a_decision(answer: object) -> str:

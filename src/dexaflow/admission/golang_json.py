@@ -129,6 +129,7 @@ def _folded(name: str) -> str:
     return name.translate(_FOLD)
 
 
+_BYTE_ORDER_MARK = "\ufeff".encode()
 _BLANKS = re.compile(rb"[ \t\r\n]*")
 # What may stand in a string, as far as it goes. Possessive: nothing of it could be read in another way.
 _INSIDE_STRING = re.compile(rb"""[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+""")
@@ -213,14 +214,25 @@ class _Reader:
             self.fault = (cause, problem)
 
     def broken(self, expected: str) -> NoReturn:
-        found = f"byte 0x{self.body[self.pos]:02x}" if self.pos < len(self.body) else "the end"
-        problem = f"it is not JSON: {expected} was expected at byte {self.pos}, not {found}"
+        found = self.body[self.pos : self.pos + 1]
+        if not found:
+            what = "the end"
+        elif not self.pos and self.body.startswith(_BYTE_ORDER_MARK):
+            what = "a byte order mark"
+        else:
+            what = quoted(found.decode()) if 0x20 < found[0] < 0x7F else f"byte 0x{found[0]:02x}"
+        problem = f"it is not JSON: {expected} was expected at byte {self.pos}, not {what}"
         raise Fault(Cause.SYNTAX, problem, duplicate=self.duplicate)
 
     def path(self) -> str:
-        """Return where the reader is, like ``response.changes.labels``."""
-        parts = [f.key[:80] if f.in_object else "[]" for f in self.stack[:8]]
-        return shown(".".join(parts)) if parts else "the document"
+        """Return where the reader is, like ``response.changes.tolerations[2].key``."""
+        path = ""
+        for frame in self.stack[:8]:
+            if frame.in_object:
+                path += f".{frame.key[:80]}"
+            else:
+                path += "[]" if frame.shape is None else f"[{len(frame.value)}]"
+        return shown(path.removeprefix(".")) if path else "the document"
 
     # -- tokens
 
@@ -335,7 +347,10 @@ class _Reader:
                 key = _folded(given)
                 frame.at = shape.fields.get(key)
                 if frame.at is None and self.fault is None:
-                    self.note(Cause.UNKNOWN_FIELD, f"{quoted(given)} is not a field of {self.inside()}")
+                    has = ", ".join(shape.fields)
+                    self.note(
+                        Cause.UNKNOWN_FIELD, f"{quoted(given)} is not a field of {self.inside()}, which has {has}"
+                    )
         elif shape is not None:
             frame.at = Text()
         if key in frame.seen:

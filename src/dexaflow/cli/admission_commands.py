@@ -129,7 +129,11 @@ def ask(
     config: Annotated[Path, typer.Option(help="The server's configuration.", metavar="FILE", show_default=False)],
     request: Annotated[
         Path | None,
-        typer.Option(help="The question to put, as an endpoint gets it; without it a sample.", show_default=False),
+        typer.Option(
+            help="File with the question to put, as an endpoint gets it, - for standard input; without it a sample.",
+            metavar="FILE",
+            show_default=False,
+        ),
     ] = None,
     output: Annotated[Output, typer.Option(help="How to print the result.")] = Output.TABLE,
 ) -> None:

@@ -1,5 +1,6 @@
 """`dexaflow admission ask`: one sample question to each configured hook, and everything that was said."""
 
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -20,7 +21,7 @@ from dexaflow.hooks.finding import load_hooks
 from dexaflow.hooks.inprocess import InProcessCaller
 from dexaflow.hooks.transport import request_head
 from dexaflow.hooks.url import Endpoint, endpoint_from_config
-from dexaflow.hooks.webhook import WEBHOOK_NAME, WebhookCaller
+from dexaflow.hooks.webhook import WEBHOOK_NAME, WebhookCaller, status_problem
 from dexaflow.model.execution import Execution, Resources
 
 __all__ = [
@@ -104,7 +105,7 @@ def sample_request(config: Config) -> Request:
         try_number=1,
         operator="python",
         image=defaults.image,
-        source_mode=False,
+        source_mode=not defaults.image,
         resources=defaults.resources or Resources(),
         execution=Execution(service_account=defaults.service_account),
         service_account_chosen=False,
@@ -112,13 +113,17 @@ def sample_request(config: Config) -> Request:
 
 
 def read_request(path: Path) -> Request:
-    """Return the question in a file: the whole document, as an endpoint gets it. Raises `UsageError`."""
+    """Return the question in a file, or on standard input for `-`: the whole document, as an endpoint gets it.
+
+    Raises:
+        UsageError: it cannot be read, or is no question.
+    """
     try:
-        return read_question(path.read_bytes())
+        return read_question(sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes())
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}; name a file with a question") from None
+        raise UsageError(f"{path} cannot be read: {error.strerror}; name a file with a question, or -") from None
     except QuestionError as error:
-        raise UsageError(f"{path}: {error}; write the document of the spec, with its request") from None
+        raise UsageError(f"{path}: {error}; write the whole document, as `dexaflow admission ask` sends it") from None
 
 
 def configured_hooks(config: Config, folder: Path) -> tuple[InProcessCaller, ...]:
@@ -191,7 +196,7 @@ async def _over_the_wire(caller: WebhookCaller, secrets: Secrets, request: Reque
     sent = replace(sent, status=response.status, answer=secrets.hidden(response.body.decode("utf-8", "replace")))
     exchange = Exchange(caller.name, request, "broken", response.seconds, sent=sent)
     if response.status != 200:
-        return replace(exchange, problem=f"it answered with status {response.status}, not 200")
+        return replace(exchange, problem=status_problem(response.status))
     try:
         return _decided(exchange, read_answer(response.body, request.uid))
     except AnswerError as error:
@@ -234,6 +239,8 @@ def print_exchange(exchange: Exchange) -> None:
             print_text("< (no answer)")
         else:
             print_text(f"< status {sent.status}")
+            if not sent.answer and sent.status != 200:
+                print_text("< (no body came along with it, and none is waited for)")
             for line in sent.answer.split("\n"):
                 print_text(f"< {shown(line)}".rstrip())
     fields: dict[str, object] = {"verdict": exchange.verdict}

@@ -18,11 +18,26 @@ from dexaflow.hooks.tls import client_context
 from dexaflow.hooks.transport import MAX_CONNECTIONS, Response, Transport
 from dexaflow.hooks.url import endpoint_from_config
 
-__all__ = ["CA_FILE_KEY", "TOKEN_FILE_KEY", "WEBHOOK_NAME", "WebhookCaller"]
+__all__ = ["CA_FILE_KEY", "TOKEN_FILE_KEY", "WEBHOOK_NAME", "WebhookCaller", "status_problem"]
 
 WEBHOOK_NAME: Final = "webhook"  # R8.1
 CA_FILE_KEY: Final = "execution.admission.webhook.ca_file"
 TOKEN_FILE_KEY: Final = "execution.admission.webhook.token_file"
+
+
+def status_problem(status: int) -> str:
+    """Say what a status other than 200 means, and what to look at."""
+    return f"it answered with status {status}, not 200{_STATUS_HINTS.get(status, '')}"
+
+
+_TO_WHERE = "; redirects are not followed: have execution.admission.webhook.url be the address that it leads to"
+_WITH_WHAT = "; does it take the token of execution.admission.webhook.token_file?"
+_AT_WHAT = "; is the path of execution.admission.webhook.url the one at which it answers?"
+_STATUS_HINTS: Final = {
+    **dict.fromkeys((301, 302, 303, 307, 308), _TO_WHERE),
+    **dict.fromkeys((401, 403), _WITH_WHAT),
+    **dict.fromkeys((404, 405, 410), _AT_WHAT),
+}
 
 
 class WebhookCaller:
@@ -119,7 +134,7 @@ class WebhookCaller:
         self.start()
         response = await self._transport.post(question(request))
         if response.status != 200:
-            cause = f"{self._endpoint}: it answered with status {response.status}"
+            cause = f"{self._endpoint}: {status_problem(response.status)}"
             raise HookBroken(cause, seconds=response.seconds, sent=True)
         try:
             if len(response.body) <= LONGEST_REMEMBERED:
