@@ -87,11 +87,24 @@ def test_whatever_is_written_as_date_has_a_zone_or_is_an_error_of_ours(written: 
     assert datetime.fromisoformat(found).tzinfo is not None
 
 
-def test_what_the_server_refuses_is_said_in_its_words(served: Served) -> None:
-    assert "run_id" in served.run("runs", "trigger", "etl", "--run-id", "a b", code=2).stderr
-    assert "state" in served.run("runs", "list", "--state", "bogus", code=2).stderr
-    assert "note" in served.run("runs", "trigger", "etl", "--note", "x" * 1001, code=2).stderr
+def test_what_the_server_refuses_names_the_option_it_came_from(served: Served) -> None:
+    def said(*words: str) -> str:
+        return served.run("runs", *words, code=2).stderr.removeprefix("dexaflow: ").strip()
+
+    assert said("trigger", "etl", "--run-id", "a b") == "--run-id: may hold ASCII letters, digits and _ . ~ : + - only"
+    assert said("list", "--state", "bogus").startswith("--state: ")
+    assert said("trigger", "etl", "--note", "x" * 1001).startswith("--note: ")
+    two = said("trigger", "etl", "--note", "x" * 1001, "--run-id", "a b")
+    assert "--note: " in two
+    assert "; --run-id: " in two or two.startswith("--run-id: ")
     assert "there is no run 'nope'" in served.run("runs", "show", "nope", code=1).stderr
+
+
+def test_a_run_is_listed_with_the_date_that_it_is_for(served: Served) -> None:
+    served.run("runs", "trigger", "etl", "--run-id", "for-march", "--logical-date", "2026-03-05T06:30:00+00:00")
+    listed = served.run("runs", "list", "--dag", "etl").stdout.splitlines()
+    (row,) = [line for line in listed if line.startswith("for-march")]
+    assert "2026-03-05 06:30" in row
 
 
 def test_runs_are_listed_newest_first_and_the_rest_is_mentioned(served: Served) -> None:

@@ -9,7 +9,9 @@ import http.client
 import json
 import os
 import pwd
+import re
 import ssl
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,7 @@ STREAM_SECONDS = 60.0  # without a byte, on a stream on which the server says ev
 MAX_ANSWER_BYTES = 64 * 1024 * 1024  # the largest page is a tenth of it
 PAGE = 250  # rows at once; the server gives no more
 _MAX_DETAIL_BYTES = 2000
+_FIELD = re.compile(r"^(?:body|query)\.(\w+)(?:\.\d+)?$")
 
 Query = Mapping[str, object]
 
@@ -195,11 +198,24 @@ def _problem(address: Address, response: http.client.HTTPResponse) -> DexaflowEr
             " it may be another server's: use the data folder of this one, or its token in DEXAFLOW_TOKEN",
         )
     found = _json(response, _read(response))
-    detail = found[0].get("detail") if found is not None and isinstance(found[0], dict) else None
+    said = found[0] if found is not None and isinstance(found[0], dict) else {}
+    detail = said.get("detail")
     if isinstance(detail, str) and detail:
-        return ApiProblem(status, cut(detail, _MAX_DETAIL_BYTES))
+        return ApiProblem(status, cut(_as_typed(detail, said.get("errors")), _MAX_DETAIL_BYTES))
     phrase = http.client.responses.get(status, "unknown")
     return NoServer(f"{address.url} answers with status {status} ({phrase}); check {address.url_source}")
+
+
+def _as_typed(detail: str, errors: object) -> str:
+    """Return `detail` with the options that were typed in place of the request's fields that it begins with."""
+    typed = {word.partition("=")[0] for word in sys.argv[1:]}
+    for error in errors if isinstance(errors, list) else ():
+        if isinstance(error, dict):
+            field = str(error.get("field"))
+            name = _FIELD.sub(r"\1", field)
+            option = "--" + name.replace("_", "-")
+            detail = detail.replace(f"{field}: ", f"{option if option in typed else name}: ", 1)
+    return detail
 
 
 @contextlib.contextmanager

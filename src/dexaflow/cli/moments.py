@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from dexaflow.base.text import shown
 
-__all__ = ["ago", "full", "local_now", "short", "span", "until"]
+__all__ = ["ago", "dated", "full", "local_now", "short", "span", "until"]
 
 
 def local_now() -> datetime:
@@ -18,6 +18,12 @@ def short(moment: str | None, now: datetime) -> str:
     if found is None:
         return shown(moment or "-")
     return found.strftime("%H:%M:%S" if found.date() == now.astimezone().date() else "%Y-%m-%d %H:%M")
+
+
+def dated(moment: str | None) -> str:
+    """Return the API's `moment` to the minute, with its date always: what a run is for; "-" for none."""
+    found = _read(moment)
+    return shown(moment or "-") if found is None else found.strftime("%Y-%m-%d %H:%M")
 
 
 def full(moment: str | None) -> str:

@@ -89,7 +89,7 @@ def list_runs(
 ) -> None:
     """List runs, the newest first."""
     from dexaflow.cli.client import connected, own
-    from dexaflow.cli.moments import local_now, short, span
+    from dexaflow.cli.moments import dated, local_now, short, span
 
     with connected(data) as client:
         found = client.rows(own("runs"), "runs", {"dag_id": dag, "tenant_id": tenant, "state": state}, limit)
@@ -99,13 +99,14 @@ def list_runs(
     now = local_now()
     runs: list[shapes.Run] = found["runs"]
     print_table(
-        ("run", "dag", "tenant", "state", "queued", "took", "tasks", "by"),
+        ("run", "dag", "tenant", "state", "logical date", "queued", "took", "tasks", "by"),
         [
             (
                 run["run_id"],
                 run["dag_id"],
                 run["tenant_id"],
                 run["state"],
+                dated(run["logical_date"]),
                 short(run["queued_at"], now),
                 span(run["seconds"]),
                 _counts(run),

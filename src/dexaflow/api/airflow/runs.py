@@ -1,9 +1,11 @@
 """DAG runs: list, trigger, cancel, clear."""
 
+import re
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictStr
+from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
 from dexaflow.api.airflow import render, shapes
@@ -20,7 +22,20 @@ from dexaflow.store.reading_rows import RunRow
 __all__ = ["Note", "RunId", "run_of_dag", "run_routes"]
 
 # Airflow's characters, so that a run id stands in a path, a file name and a shell word as it is.
-RunId = Annotated[StrictStr, Field(min_length=1, max_length=250, pattern=r"^[A-Za-z0-9_.~:+-]+$")]
+_RUN_ID = "[A-Za-z0-9_.~:+-]+"
+
+
+def _run_id(value: str) -> str:
+    if not re.fullmatch(_RUN_ID, value):
+        raise PydanticCustomError("run_id", "may hold ASCII letters, digits and _ . ~ : + - only")
+    return value
+
+
+RunId = Annotated[
+    StrictStr,
+    Field(min_length=1, max_length=250, json_schema_extra={"pattern": f"^{_RUN_ID}$"}),
+    AfterValidator(_run_id),
+]
 Note = Annotated[StrictStr, Field(max_length=1000)]
 
 
