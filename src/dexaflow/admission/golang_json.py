@@ -131,8 +131,8 @@ def _folded(name: str) -> str:
 
 _BYTE_ORDER_MARK = "\ufeff".encode()
 _BLANKS = re.compile(rb"[ \t\r\n]*")
-# What may stand in a string, as far as it goes. Possessive: nothing of it could be read in another way.
-_INSIDE_STRING = re.compile(rb"""[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+""")
+# What may stand in a string, as far as it goes. Not possessive, though it could be: before 3.11.5 Python errs there.
+_INSIDE_STRING = re.compile(rb"""[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*""")
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _LITERALS = {ord("t"): (b"true", True), ord("f"): (b"false", False), ord("n"): (b"null", None)}
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
