@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -182,6 +184,49 @@ async def test_what_is_no_decision_is_said_as_it_is_in_process(serve: Serve) -> 
         well_formed(None)
     assert [(line["event"], line["cause"]) for line in logs] == [("hook_failed", str(in_process.value))]
     assert "ends without `return`" in str(in_process.value)
+
+
+KEEPS_A_SECRET = """
+import asyncio
+from dexaflow.admission.decisions import Admit, Changes
+from dexaflow.endpoint import asgi_app
+
+def remembers(request):
+    password = "hunter" + "2"
+    raise KeyError(request.tenant_id)
+
+def hand_made(request):
+    password = "hunter" + "2"
+    return Admit(Changes(labels={"a": 1}))
+
+async def main():
+    for hook in (remembers, hand_made):
+        app = asgi_app(hook, token="s3cret" + "-token")
+        headers = [(b"authorization", b"Bearer s3cret" + b"-token")]
+        scope = {"type": "http", "method": "POST", "path": "/admit", "headers": headers}
+        async def receive():
+            return {"type": "http.request", "body": QUESTION}
+        async def send(message):
+            pass
+        await app(scope, receive, send)
+        app.calls = None  # a fault of ours
+        await app(scope, receive, send)
+
+asyncio.run(main())
+"""
+
+
+def test_in_a_program_that_has_set_up_no_log_no_value_gets_into_it() -> None:
+    """structlog's own way is to print what every variable holds: the token, what the hook knows."""
+    program = KEEPS_A_SECRET.replace("QUESTION", repr(question(REQUEST)))
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+
+    said = ended.stdout + ended.stderr
+    for event in ("hook_failed", "answer_unwritable", "endpoint_failed"):
+        assert event in said
+    assert "KeyError" in said
+    assert "hunter2" not in said
+    assert "s3cret-token" not in said
 
 
 async def test_the_log_says_which_questions_met_no_hook_and_not_each_time(serve: Serve) -> None:

@@ -302,6 +302,8 @@ def test_no_hook_can_hold_up_the_stop(start: Start, folder: Path, hook: str) -> 
         (["policies:policy", "--token-file", "none"], "--token-file none cannot be read"),
         (["policies:policy", "--token-file", "empty"], "--token-file empty: the token is empty"),
         (["policies:policy", "--token-file", "two-lines"], "header"),
+        (["policies:policy", "--timeout", "5"], "--timeout: '5' has no unit"),
+        (["policies:policy", "--timeout", "31s"], "--timeout 31s is out of range; give 10ms to 30s"),
         (["policies:policy", "--path", "admit"], "slash"),
         (["policies:policy", "--path", "/healthz"], "--path: /healthz says whether the process lives; choose another"),
         (["policies:policy", "--path", "/admit?key=1"], "'/admit?key=1' holds what no path may"),
@@ -347,6 +349,17 @@ def test_an_answer_is_json_all_the_way(start: Start) -> None:
 
     assert status == 200
     assert json.loads(body)["response"] == {"uid": "u-1", "decision": "admit"}
+
+
+def test_a_hook_is_given_up_after_the_timeout_and_the_log_says_so(start: Start) -> None:
+    """The question does not say how long its asker waits; whoever runs the endpoint does."""
+    process, url = start("policies:stuck", "--timeout", "100ms")
+
+    assert ask(url)[0] == 503
+
+    process.terminate()
+    assert process.stderr is not None
+    assert "it did not return within 0.1s" in process.stderr.read()
 
 
 def test_an_answer_does_not_wait_for_its_head_to_be_acknowledged() -> None:

@@ -28,6 +28,9 @@ def serve(
         Path | None, typer.Option(help="File with the bearer token that questions must carry.", show_default=False)
     ] = None,
     path: Annotated[str, typer.Option(help="Where questions are answered.")] = "/admit",
+    timeout: Annotated[
+        str, typer.Option(help="For one call of the hook, 10ms to 30s; as execution.admission.timeout of its askers.")
+    ] = "30s",
     log_format: Annotated[str, typer.Option(help="auto, json or console.")] = "auto",
 ) -> None:
     """Serve HOOK until SIGTERM. TLS is needed unless the address is loopback.
@@ -36,6 +39,7 @@ def serve(
     refuse(reason). Its module is looked for in the current directory first. Certificate, key and token are read again
     when their files change. At the stop, questions under way have two seconds.
     """
+    from dexaflow.base.durations import parse_duration
     from dexaflow.base.errors import ConfigError, UsageError
     from dexaflow.endpoint.serving import serve as serve_hook
     from dexaflow.hooks.finding import load_hook
@@ -45,6 +49,12 @@ def serve(
     with errors_in_one_line(USAGE):
         if log_format not in ("auto", "json", "console"):
             raise UsageError("--log-format is auto, json or console")
+        try:
+            hook_seconds = parse_duration(timeout)
+        except ValueError as error:
+            raise UsageError(f"--timeout: {error}") from None
+        if not 0.01 <= hook_seconds <= 30:
+            raise UsageError(f"--timeout {timeout} is out of range; give 10ms to 30s")
         keep_stdout()
         configure_logs(form=log_format)
         catch_strays()
@@ -64,6 +74,7 @@ def serve(
                 tls_cert=tls_cert,
                 tls_key=tls_key,
                 token_file=token_file,
+                hook_seconds=hook_seconds,
                 announce=lambda url: print_text(f"{hook} answers at {url}"),
             )
             status = 0

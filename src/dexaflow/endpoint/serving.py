@@ -93,6 +93,7 @@ def serve(
     tls_cert: Path | None,
     tls_key: Path | None,
     token_file: Path | None,
+    hook_seconds: float = HOOK_SECONDS,
     announce: Callable[[str], None],
 ) -> None:
     """Serve `hook` until SIGTERM or SIGINT.
@@ -102,6 +103,7 @@ def serve(
 
     Args:
         port: 0 takes any free one.
+        hook_seconds: How long one call of the hook may take.
         announce: Called with the URL once questions are taken.
 
     Raises:
@@ -115,7 +117,7 @@ def serve(
         )
     token = TokenFile(token_file) if token_file is not None else None
     try:
-        endpoint = Endpoint(HookCalls(hook, timeout=HOOK_SECONDS), token, usable_path(path))
+        endpoint = Endpoint(HookCalls(hook, timeout=hook_seconds), token, usable_path(path))
     except ValueError as error:
         raise UsageError(f"--path: {error}") from None
     for name in ("uvicorn", "uvicorn.error"):  # what there is to say of starts, stops and faults, we say ourselves
