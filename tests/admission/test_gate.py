@@ -633,7 +633,8 @@ async def test_operators_see_each_hook_and_why_it_failed() -> None:
         "",
     )
     assert (opened.state, opened.failures, opened.retry_in) == (BreakerState.OPEN, 5, 20.0)
-    assert opened.last_cause == BROKEN.cause
+    assert (fresh.failed_ago, opened.failed_ago, closed.failed_ago) == (None, 10.0, 35.0)
+    assert opened.last_cause == closed.last_cause == BROKEN.cause
     assert (due.state, due.retry_in) == (BreakerState.HALF_OPEN, 0.0)
     assert (closed.state, closed.failures, closed.retry_in) == (BreakerState.CLOSED, 0, None)
 

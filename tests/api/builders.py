@@ -180,7 +180,7 @@ class StoreCommands:
         self.database = database
         self.asked: list[tuple[str | None, str | None]] = []
         self.by: list[str] = []
-        self.hooks = [HookStatus("freeze", BreakerState.OPEN, 5, 12.5, "connection refused", 2, 61.0)]
+        self.hooks = [HookStatus("freeze", BreakerState.OPEN, 5, 12.5, "connection refused", 3.5, 2, 61.0)]
 
     async def trigger(
         self,

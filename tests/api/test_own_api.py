@@ -103,12 +103,27 @@ async def test_holds_are_listed_oldest_first_and_asked_now(
     assert await ask(run_id="run-2") == (422, None)
 
 
+async def test_a_filter_that_names_nothing_there_is_is_not_found(api: httpx.AsyncClient, database: Database) -> None:
+    """An empty list would look like good news. A tenant counts as soon as it is configured or has a DAG file."""
+    database.dag()
+    database.run()
+    database.dag_error(tenant_id="globex")
+    for path in ("dags", "dags/errors", "runs", "holds"):
+        known = [(await api.get(f"{V1}/{path}", params={"tenant_id": t})).status_code for t in ("acme", "globex")]
+        assert known == [200, 200]
+        unknown = await api.get(f"{V1}/{path}", params={"tenant_id": "nothere"})
+        assert unknown.status_code == 404
+        assert unknown.json()["detail"] == "there is no tenant 'nothere'; there is acme and globex"
+    unknown = await api.get(f"{V1}/runs/run-1/reviews", params={"task_id": "nothere"})
+    assert unknown.json()["detail"].startswith("run 'run-1' has no task 'nothere'")
+
+
 async def test_hooks_show_breaker_failures_next_probe_and_last_cause(api: httpx.AsyncClient) -> None:
     hooks = (await api.get(f"{V1}/hooks")).json()["hooks"]
     assert hooks == [
         {
             "name": "freeze", "breaker": "open", "failures": 5, "next_probe_seconds": 12.5,
-            "last_cause": "connection refused", "held": 2, "oldest_hold_seconds": 61.0,
+            "last_cause": "connection refused", "last_failure_seconds": 3.5, "held": 2, "oldest_hold_seconds": 61.0,
         }
     ]  # fmt: skip
 

@@ -47,7 +47,6 @@ def test_holds_are_listed_with_their_reason_and_next_ask(served: Served) -> None
     row = next(line for line in served.run("holds", "list").stdout.splitlines() if run_id in line)
     assert shown(reason) in row
     assert "(in " in row
-    assert served.run("holds", "list", "--tenant", "umbrella").stdout == "Nothing is held.\n"
     served.run("runs", "cancel", run_id)
 
 
@@ -88,6 +87,12 @@ def test_what_is_not_there_is_no_empty_list(served: Served) -> None:
     assert "there is no DAG 'nothere'" in served.run("runs", "list", "--dag", "nothere", code=1).stderr
     assert "there is no DAG 'nothere'" in served.run("runs", "show", "nothere@latest", code=1).stderr
     assert served.run("holds", "list", "--hook", "place").stdout == "Nothing is held.\n"
+    for command in (("holds", "list"), ("runs", "list"), ("dags", "list"), ("dags", "errors")):
+        said = served.run(*command, "--tenant", "nothere", code=1)
+        assert (said.stdout, said.stderr) == ("", "dexaflow: there is no tenant 'nothere'; there is default\n")
+    for listing in (["runs", "list"], ["tasks", "list", "@latest"]):
+        said = served.run(*listing, "--state", "nothere", code=2)
+        assert "'nothere' is not one of" in said.stderr
 
 
 def test_hooks_show_failures_and_cause_to_the_operator(served: Served) -> None:

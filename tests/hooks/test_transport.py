@@ -1,10 +1,15 @@
 """One question and its answer (R4.1, R7.1)."""
 
+import errno
+import os
+import socket
 import ssl
 
 import pytest
 import trustme
 
+from dexaflow.hooks.addresses import Address
+from dexaflow.hooks.dialing import Unreachable, dial
 from dexaflow.hooks.transport import Transport
 from dexaflow.hooks.url import parse_webhook_url
 from tests.hooks.asking import a_transport, broken
@@ -296,9 +301,18 @@ async def test_refused_connection_is_broken_and_told_with_its_address_only() -> 
     async with a_transport(url, token="s3cret") as transport:
         error = await broken(transport)
     assert str(error) == "the request failed"
-    assert "127.0.0.1" in error.cause
+    assert error.cause.endswith(f"127.0.0.1:{endpoint.port}: the connection was refused")
     assert "s3cret" not in error.cause
     assert "team" not in error.cause  # the query may hold what nobody should read in a log
+
+
+async def test_an_address_that_cannot_be_connected_to_is_told_with_the_systems_reason() -> None:
+    """The event loop says which call failed; an operator needs why."""
+    everybody = Address(socket.AF_INET, ("255.255.255.255", 9))  # no kernel connects to all
+    with pytest.raises(Unreachable) as failed:
+        await dial([everybody], tls=None, server_name="", generation=0, delay=1.0)
+    reasons = [os.strerror(number) for number in (errno.EACCES, errno.ENETUNREACH, errno.EINVAL)]
+    assert str(failed.value) in [f"255.255.255.255:9: {reason}" for reason in reasons]
 
 
 @pytest.mark.parametrize("token", ["", "a\r\nX-Evil: 1", "a b", "ä", "a\n", "\x7f"])

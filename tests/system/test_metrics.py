@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tests.cli.program import Program
 from tests.system.endpoint import Endpoint
 from tests.system.lite import Lite, wait_for
 
@@ -105,6 +106,8 @@ def test_an_open_breaker_shows_also_when_nobody_asks(server: Lite, policy: Endpo
     assert not_asked is not None
     assert errors >= 5
     assert errors + not_asked == 6
+    said = Program(server.data, server.root).run("holds", "ask-now", "--hook", "webhook")
+    assert "6 held attempts are due, but the breaker of webhook is open: in " in said.stdout
     server.request("POST", f"/dexaflow/v1/runs/{run_id}/cancel", {})
     assert metric(server, "dexaflow_admission_breaker_open", hook="webhook") == 1
 

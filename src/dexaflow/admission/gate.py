@@ -56,6 +56,7 @@ class HookStatus:
     failures: int  # in a row
     retry_in: float | None  # seconds until a probe may be put; 0.0: now; None: closed
     last_cause: str  # of the latest failure, also after the hook has recovered; "": none since the start
+    failed_ago: float | None  # seconds since that failure; None: none since the start
 
 
 @final
@@ -235,7 +236,9 @@ class Gate:
 class _Hook:
     """One hook and what the gate remembers of it."""
 
-    __slots__ = ("_clock", "_observer", "breaker", "caller", "last_cause", "may_have_refused", "merges", "name")
+    __slots__ = (
+        "_clock", "_observer", "breaker", "caller", "failed_at", "last_cause", "may_have_refused", "merges", "name",
+    )  # fmt: skip
 
     def __init__(self, caller: HookCaller, clock: Clock, observer: Observer) -> None:
         self.caller = caller
@@ -243,6 +246,7 @@ class _Hook:
         self.merges = Merges(f"hook:{caller.name}")
         self.breaker = Breaker()
         self.last_cause = ""
+        self.failed_at: float | None = None
         # Of the failures in a row one was an answer that may be a refusal (R4.2). Those are held even with
         # `fail_open`; were they let by as soon as enough of them have opened the breaker, that would be worth little.
         self.may_have_refused = False
@@ -264,6 +268,7 @@ class _Hook:
         self.breaker = settle(before, ticket, end, self._clock.monotonic())
         if broken is not None:
             self.last_cause = broken.cause
+            self.failed_at = self._clock.monotonic()
             self.may_have_refused |= broken.ambiguous
         elif not self.breaker.failures:
             self.may_have_refused = False
@@ -280,6 +285,7 @@ class _Hook:
             failures=self.breaker.failures,
             retry_in=None if due is None else max(0.0, due - now),
             last_cause=self.last_cause,
+            failed_ago=None if self.failed_at is None else now - self.failed_at,
         )
 
 

@@ -20,6 +20,7 @@ class HookStatus:
     failures: int  # in a row
     next_probe_seconds: float | None  # until one attempt is tried; None unless open
     last_cause: str  # of its latest failure, fit for an operator; "" when it never failed
+    last_failure_seconds: float | None  # since that failure; None when it never failed
     held: int  # attempts it holds now
     oldest_hold_seconds: float  # how long the one held longest has been held
 

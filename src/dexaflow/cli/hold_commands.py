@@ -77,9 +77,21 @@ def ask_now(
     with connected(data) as client:
         body = {"hook": hook} if run is None else {"run_id": run_id_of(client, run), "task_id": task}
         found: shapes.AskedNow = client.send("POST", own("holds", "ask-now"), body)
+        hooks: shapes.Hooks = client.get(own("hooks"))
     if output is Output.JSON:
         print_json(found)
-    else:
-        print_text(
-            "1 held attempt is asked now." if found["count"] == 1 else f"{found['count']} held attempts are asked now."
-        )
+        return
+    count = found["count"]
+    attempts = "1 held attempt is" if count == 1 else f"{count} held attempts are"
+    print_text(f"{attempts} {_asked(hooks, hook) if count else 'asked now.'}")
+
+
+def _asked(hooks: "shapes.Hooks", hook: str | None) -> str:
+    """Say when: an open breaker lets nothing through, whoever asks for it (R7.4)."""
+    from dexaflow.cli.moments import span
+
+    for status in hooks["hooks"]:
+        wait = status["next_probe_seconds"]
+        if wait and hook in (None, status["name"]):
+            return f"due, but the breaker of {status['name']} is open: in {span(wait)} one attempt is tried."
+    return "asked now."

@@ -32,7 +32,7 @@ def list_hooks(data: Data = None, output: Shown = Output.TABLE) -> None:
         print_json(found)
         return
     print_table(
-        ("hook", "breaker", "failures", "next probe", "last cause", "held", "oldest"),
+        ("hook", "breaker", "failures", "next probe", "last cause", "failed", "held", "oldest"),
         [
             (
                 hook["name"],
@@ -40,6 +40,7 @@ def list_hooks(data: Data = None, output: Shown = Output.TABLE) -> None:
                 hook["failures"],
                 None if hook["next_probe_seconds"] is None else f"in {span(max(0.0, hook['next_probe_seconds']))}",
                 hook["last_cause"] or None,
+                None if hook["last_failure_seconds"] is None else f"{span(hook['last_failure_seconds'])} ago",
                 hook["held"],
                 span(hook["oldest_hold_seconds"]) if hook["held"] else None,
             )

@@ -15,6 +15,7 @@ from dexaflow.cli.output import (
     print_table,
     print_text,
 )
+from dexaflow.model.states import RunState
 
 if TYPE_CHECKING:
     from dexaflow.api.own import shapes
@@ -77,10 +78,7 @@ def _say_if_paused(client: "Client", dag_id: str) -> None:
 def list_runs(
     dag: Annotated[str | None, typer.Option(help="Only runs of this DAG.", show_default=False)] = None,
     state: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Only in this state: queued, running, success or failed; may be repeated.", show_default=False
-        ),
+        list[RunState] | None, typer.Option(help="Only in this state; may be repeated.", show_default=False)
     ] = None,
     tenant: Tenant = None,
     limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 25,

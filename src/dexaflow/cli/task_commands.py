@@ -6,6 +6,7 @@ import typer
 
 from dexaflow.cli.options import Data, Run, Shown, Task, Try
 from dexaflow.cli.output import Output, print_fields, print_json, print_table, print_text
+from dexaflow.model.states import State
 
 if TYPE_CHECKING:
     from dexaflow.api.own import shapes
@@ -19,7 +20,7 @@ app = typer.Typer(help="See the tasks of a run, their logs, and why each is wher
 def list_tasks(
     run: Run,
     state: Annotated[
-        list[str] | None, typer.Option(help="Only in this state, such as held; may be repeated.", show_default=False)
+        list[State] | None, typer.Option(help="Only in this state; may be repeated.", show_default=False)
     ] = None,
     data: Data = None,
     output: Shown = Output.TABLE,

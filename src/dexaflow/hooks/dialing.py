@@ -1,6 +1,7 @@
 """Opening a connection: addresses race, one after another, so that a dead one costs a live one little (RFC 8305)."""
 
 import asyncio
+import os
 import socket
 import ssl
 from collections.abc import Sequence
@@ -130,4 +131,8 @@ def _described(address: Address, error: BaseException) -> str:
         return f"{address}: its certificate is not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         return f"{address}: TLS failed: {error.reason or error}"
-    return f"{address}: {getattr(error, 'strerror', None) or str(error) or type(error).__name__}"
+    if isinstance(error, ConnectionRefusedError):
+        return f"{address}: the connection was refused"
+    if isinstance(error, OSError) and error.errno:
+        return f"{address}: {os.strerror(error.errno)}"  # `strerror` is the event loop's: which call failed, not why
+    return f"{address}: {str(error) or type(error).__name__}"

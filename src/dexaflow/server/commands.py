@@ -116,6 +116,7 @@ class ServerCommands:
                 failures=s.failures,
                 next_probe_seconds=s.retry_in,
                 last_cause=s.last_cause,
+                last_failure_seconds=s.failed_ago,
                 held=holds[s.name].held if s.name in holds else 0,
                 oldest_hold_seconds=holds[s.name].oldest_seconds if s.name in holds else 0.0,
             )

@@ -198,7 +198,9 @@ async def _run(
     metrics.read_abandoned_calls(hooks.abandoned_calls)
     metrics.read_attempts(lambda: read(gauges.attempts_in_state))
     metrics.read_slots(lambda: read(gauges.pool_slots))
-    reader = Reader(reader_engine, parallelism=config.parallelism)
+    reader = Reader(
+        reader_engine, parallelism=config.parallelism, tenants=config.tenant_folders(options.dags)
+    )  # fmt: skip
     desk = AgentDesk(reports, minter, heartbeat_seconds=config.agent.heartbeat)
     health = HealthOf(scheduler, clock, folders)
     app = create_app(

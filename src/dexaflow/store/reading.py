@@ -5,7 +5,7 @@ filter: what is asked about one run is found by that run's index.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -81,6 +81,8 @@ from dexaflow.store.schema import (
 
 __all__ = ["Reader"]
 
+_MAX_LISTED = 20  # names that one message lists
+
 
 class Reader:
     """Reads for people and programs; nothing here changes anything.
@@ -90,11 +92,28 @@ class Reader:
     Args:
         engine: Where from; it stays the caller's to dispose of.
         parallelism: How many attempts may be on their way at once; None: nobody says so.
+        tenants: Those of the configuration, also while nothing of theirs is in the database.
     """
 
-    def __init__(self, engine: Engine, *, parallelism: int | None = None) -> None:
+    def __init__(self, engine: Engine, *, parallelism: int | None = None, tenants: Iterable[str] = ()) -> None:
         self._engine = engine
         self._parallelism = parallelism
+        self._tenants = frozenset(tenants)
+
+    # -- tenants ----------------------------------------------------------------------------------------------------
+
+    def check_tenant(self, tenant_id: str) -> None:
+        """Raise `NotFound` when no tenant of that name is configured, nor any DAG or DAG file of one known."""
+        if tenant_id in self._tenants:
+            return
+        with self._reading() as conn:
+            kept = {
+                str(r.tenant_id)
+                for table in (dags, dag_errors)
+                for r in conn.execute(select(table.c.tenant_id).distinct())
+            }
+        if tenant_id not in kept:
+            raise NotFound(f"there is no tenant '{tenant_id}'; there is {_listed(sorted(self._tenants | kept))}")
 
     # -- DAGs -------------------------------------------------------------------------------------------------------
 
@@ -431,3 +450,10 @@ class Reader:
     ) -> tuple[Sequence[Row[Any]], int]:
         with self._reading() as conn:
             return run_page(conn, statement, where, order, limit, offset, count_from)
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = list(names[:_MAX_LISTED])
+    if len(names) > _MAX_LISTED:
+        shown.append(f"{len(names) - _MAX_LISTED} more")
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown) or "none yet"

@@ -56,17 +56,21 @@ def dag_routes(services: Services) -> APIRouter:
     """Return our own routes about DAGs."""
     router = APIRouter(tags=["DAGs"])
 
-    @router.get("/dags", response_model=shapes.DagPage)
+    @router.get("/dags", response_model=shapes.DagPage, responses=problem_docs(404))
     async def list_dags(query: Annotated[DagQuery, Query()]) -> Response:
         """List DAGs; those whose file is gone only with `include_inactive`."""
         asked = DagFilter(tenant_id=query.tenant_id, paused=query.is_paused, active_only=not query.include_inactive)
         page = await services.read(services.reader.dags, asked, **query.page)
+        if not page.total and query.tenant_id is not None:
+            await services.read(services.reader.check_tenant, query.tenant_id)
         return answer({"dags": [render.dag(r) for r in page.rows], "total_entries": page.total})
 
-    @router.get("/dags/errors", response_model=shapes.DagErrorPage)
+    @router.get("/dags/errors", response_model=shapes.DagErrorPage, responses=problem_docs(404))
     async def list_dag_errors(query: Annotated[ErrorQuery, Query()]) -> Response:
         """What is wrong with DAG files now (R2.2)."""
         page = await services.read(services.reader.dag_errors, tenant_id=query.tenant_id, **query.page)
+        if not page.total and query.tenant_id is not None:
+            await services.read(services.reader.check_tenant, query.tenant_id)
         return answer({"errors": [render.dag_error(r) for r in page.rows], "total_entries": page.total})
 
     @router.get("/dags/{dag_id}", response_model=shapes.DagWithTasks, responses=problem_docs(404))

@@ -86,6 +86,8 @@ def hold_routes(services: Services) -> APIRouter:
                 await services.read(services.reader.dag, query.dag_id)
             if query.run_id is not None:
                 await services.read(services.reader.run, query.run_id)
+            if query.tenant_id is not None:
+                await services.read(services.reader.check_tenant, query.tenant_id)
             if query.hook is not None and query.hook not in await hook_names():
                 raise not_found("hook", query.hook)
         return answer({"holds": [render.hold(r) for r in page.rows], "total_entries": page.total})

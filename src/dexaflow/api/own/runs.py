@@ -92,8 +92,10 @@ def run_routes(services: Services) -> APIRouter:
             order=(("queued_at", True), ("run_id", True)),
         )
         page = await services.read(services.reader.runs, asked, **query.page)
-        if not page.total and query.dag_id is not None:
-            await services.read(services.reader.dag, query.dag_id)  # no run of it: or is there no such DAG?
+        if not page.total and query.dag_id is not None:  # no run of it: or is there no such DAG?
+            await services.read(services.reader.dag, query.dag_id)
+        if not page.total and query.tenant_id is not None:
+            await services.read(services.reader.check_tenant, query.tenant_id)
         counts = await services.read(services.reader.state_counts, [r.run_id for r in page.rows])
         runs = [render.run(r, dict(counts[r.run_id])) for r in page.rows]
         return answer({"runs": runs, "total_entries": page.total})
@@ -190,6 +192,8 @@ def run_routes(services: Services) -> APIRouter:
         """What hooks answered about the attempts of a run, in order (R9.2)."""
         asked = ReviewFilter(task_id=query.task_id, try_number=query.try_number, hook=query.hook, outcome=query.outcome)
         page = await services.read(services.reader.reviews, run_id, asked, **query.page)
+        if not page.total and query.task_id is not None:  # it was never asked about: or is there no such task?
+            await services.read(services.reader.attempt, run_id, query.task_id, query.try_number)
         return answer({"reviews": [render.review(r) for r in page.rows], "total_entries": page.total})
 
     return router

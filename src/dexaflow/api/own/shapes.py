@@ -260,13 +260,17 @@ class AskedNow(TypedDict):
 
 
 class Hook(TypedDict):
-    """One hook. `breaker`: closed, open or half-open; `failures` are in a row."""
+    """One hook. `breaker`: closed, open or half-open; `failures` are in a row.
+
+    `last_cause` and the seconds since it are of the latest failure since the server's start, also once it is mended.
+    """
 
     name: str
     breaker: str
     failures: int
     next_probe_seconds: float | None
     last_cause: str
+    last_failure_seconds: float | None
     held: int
     oldest_hold_seconds: float
 
