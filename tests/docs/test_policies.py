@@ -36,7 +36,7 @@ def test_its_hooks_configurations_and_commands_work(reader: Reader) -> None:
         reader.take(step)
     for name in ("inprocess.yaml", "webhook.yaml"):
         load_config(reader.folder / name, {}, base_dir=reader.folder)
-    code = "import app, serve; assert callable(app.app) and serve.server.run"
+    code = "import app, serve, window; assert callable(app.app) and serve.server.run and window.year_end(None)"
     subprocess.run(["python", "-c", code], cwd=reader.folder, env=reader.environ, check=True)
 
 
