@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from dexaflow.admission.changes import AllowLists
 from dexaflow.admission.decisions import Decision, Request, well_formed
 from dexaflow.admission.gate import Gate
 from dexaflow.admission.ports import Answered, HookCaller
@@ -16,17 +15,10 @@ from dexaflow.model.dags import TaskSpec
 from dexaflow.model.execution import Execution, Resources
 from dexaflow.policy import checked as policy_checked
 from dexaflow.policy.checked import Checked, Setting
+from dexaflow.policy.policy import Policy
 
 UID = "6f1c2a8e-0d4b-4f5e-9a3c-2b7d8e1f0a42"
 PLAIN = Execution(service_account="default")
-
-
-@dataclass(frozen=True)
-class Lists:
-    """What hooks may change: by default what an operator who set nothing allows."""
-
-    priority_classes: frozenset[str] | None = None
-    service_accounts: frozenset[str] | None = None
 
 
 @dataclass
@@ -135,12 +127,12 @@ class World:
     watching: Watching
 
 
-def a_gate(*hooks: HookCaller, policy: AllowLists | None = None, fail_open: bool = False) -> World:
+def a_gate(*hooks: HookCaller, policy: Policy | None = None, fail_open: bool = False) -> World:
     clock, watching = StandingClock(), Watching()
     uids, incidents = itertools.count(1), itertools.count(1)
     gate = Gate(
         hooks,
-        policy=policy or Lists(),
+        policy=policy or Policy(),
         fail_open=fail_open,
         clock=clock,
         new_uid=lambda: f"uid-{next(uids)}",

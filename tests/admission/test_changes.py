@@ -13,7 +13,7 @@ from dexaflow.admission.decisions import Changes, admit
 from dexaflow.kube.tolerations import Toleration
 from dexaflow.model.execution import Execution
 from dexaflow.policy.checked import Setting
-from tests.admission.builders import Lists
+from dexaflow.policy.policy import Policy
 
 OWN = Execution(
     service_account="default",
@@ -22,16 +22,18 @@ OWN = Execution(
     labels={"team": "data"},
     annotations={"example.com/note": "mine"},
 )
-OPEN = Lists(priority_classes=frozenset({"batch-low"}), service_accounts=frozenset({"etl", "default"}))
+OPEN = Policy(priority_classes=frozenset({"batch-low"}), service_accounts=frozenset({"etl", "default"}))
 
 
-def applied(changes: Changes, own: Execution = OWN, settings: tuple[Setting, ...] = (), lists: Lists = OPEN) -> Applied:
+def applied(
+    changes: Changes, own: Execution = OWN, settings: tuple[Setting, ...] = (), lists: Policy = OPEN
+) -> Applied:
     result = apply_changes(changes, own, settings, by="hook:webhook", allowed=lists)
     assert isinstance(result, Applied), result
     return result
 
 
-def problem(changes: Changes, own: Execution = OWN, lists: Lists = OPEN) -> str:
+def problem(changes: Changes, own: Execution = OWN, lists: Policy = OPEN) -> str:
     result = apply_changes(changes, own, (), by="hook:webhook", allowed=lists)
     assert isinstance(result, NotAllowed), result
     return result.problem
@@ -185,7 +187,7 @@ def test_annotations_count_merged_with_the_tasks_own() -> None:
 def test_a_priority_class_is_one_of_the_list(listed: frozenset[str] | None, name: str, allowed: bool) -> None:
     """R5.2: an empty list allows none; an unset one all but `system-*`."""
     result = apply_changes(
-        Changes(priority_class_name=name), OWN, (), by="hook:h", allowed=Lists(priority_classes=listed)
+        Changes(priority_class_name=name), OWN, (), by="hook:h", allowed=Policy(priority_classes=listed)
     )
 
     assert isinstance(result, Applied) == allowed
@@ -194,7 +196,7 @@ def test_a_priority_class_is_one_of_the_list(listed: frozenset[str] | None, name
 @pytest.mark.parametrize("listed", [None, frozenset[str](), frozenset({"etl"})])
 def test_a_service_account_is_one_of_the_list_even_if_the_task_has_it(listed: frozenset[str] | None) -> None:
     """R5.2: also when it is the one the task has."""
-    assert "default" in problem(Changes(service_account="default"), lists=Lists(service_accounts=listed))
+    assert "default" in problem(Changes(service_account="default"), lists=Policy(service_accounts=listed))
 
 
 def test_one_change_that_may_not_be_made_refuses_them_all() -> None:
@@ -262,7 +264,7 @@ def test_a_merge_met_before_is_what_it_would_be_now(data: st.DataObject) -> None
     ]
     settings = ((), (Setting("labels", "team", "data", "author"), Setting("service_account", "", "default", "x")))
     for _ in range(data.draw(st.integers(1, 12))):
-        change, lists = data.draw(st.sampled_from(changes)), data.draw(st.sampled_from([OPEN, Lists()]))
+        change, lists = data.draw(st.sampled_from(changes)), data.draw(st.sampled_from([OPEN, Policy()]))
         own, of = data.draw(st.sampled_from([OWN, replace(OWN), Execution()])), data.draw(st.sampled_from(settings))
         if data.draw(st.booleans()):
             change = replace(change)  # an object that is dropped at once

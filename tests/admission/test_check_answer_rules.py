@@ -1,6 +1,5 @@
 """What would the gate make of this answer? Over all shared vectors."""
 
-import base64
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from dexaflow.admission.decisions import Changes, admit
 from dexaflow.admission.envelope import answer
 from dexaflow.base.text import shown
 from tests.admission.builders import UID
-from tests.vectors_loader import load
+from tests.vectors_loader import body_of, load
 
 SEMANTICS = load("answer_semantics")
 DECODE = load("decode")
@@ -21,7 +20,7 @@ def test_every_vector_gets_its_verdict(case: dict[str, Any]) -> None:
     config = case.get("config") or {}
 
     check = check_answer(
-        case["body_text"].encode("utf-8", "surrogatepass"),
+        body_of(case),
         uid=case["request_uid"],
         priority_classes=config.get("priority_classes"),
         service_accounts=config.get("service_accounts"),
@@ -34,9 +33,7 @@ def test_every_vector_gets_its_verdict(case: dict[str, Any]) -> None:
 
 def test_what_does_not_decode_is_broken() -> None:
     for case in DECODE:
-        parts = case.get("body_parts_b64") or [[case["body_b64"], 1]]
-        body = b"".join(base64.b64decode(part) * times for part, times in parts)
-        check = check_answer(body)
+        check = check_answer(body_of(case))
         if not case["accept"]:
             assert check.verdict is AnswerVerdict.BROKEN, case["name"]
             assert check.problem == shown(check.problem)

@@ -5,7 +5,6 @@ its implementations) with unknown fields disallowed and Kubernetes' own validati
 shortest of each kind. `given_twice` marks what Go takes and we do not.
 """
 
-import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,9 @@ import pytest
 from dexaflow.admission.check_answer import AnswerVerdict, check_answer
 from dexaflow.admission.decoding import decode_answer, decode_quickly, decode_strictly
 from dexaflow.admission.golang_json import Cause, Fault
+from tests.vectors_loader import body_of
 
 CORPUS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "corpus.json").read_text())
-
-
-def body_of(case: dict[str, Any]) -> bytes:
-    text = case.get("body_text")
-    return base64.b64decode(case["body_b64"]) if text is None else text.encode()
 
 
 def test_every_odd_answer_gets_its_verdict() -> None:

@@ -1,6 +1,5 @@
 """R4.2: the two decoders of an answer give the same."""
 
-import base64
 import json
 from typing import Any
 
@@ -13,23 +12,12 @@ from dexaflow.admission.decoding import decode_quickly, decode_strictly
 from dexaflow.admission.envelope import answer
 from dexaflow.admission.golang_json import Fault
 from tests.admission.builders import UID
-from tests.vectors_loader import load
-
-
-def bodies() -> list[bytes]:
-    collected = []
-    for case in load("decode"):
-        if "body_b64" in case:
-            collected.append(base64.b64decode(case["body_b64"]))
-        else:
-            collected.append(b"".join(base64.b64decode(part) * times for part, times in case["body_parts_b64"]))
-    collected += [case["body_text"].encode("utf-8", "surrogatepass") for case in load("answer_semantics")]
-    return collected
+from tests.vectors_loader import body_of, load
 
 
 def test_both_decoders_give_the_same_over_all_vectors() -> None:
     quick = 0
-    for body in bodies():
+    for body in map(body_of, [*load("decode"), *load("answer_semantics")]):
         found = decode_quickly(body)
         if found is not None:
             quick += 1

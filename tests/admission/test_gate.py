@@ -17,7 +17,7 @@ from dexaflow.model.execution import Execution
 from dexaflow.policy.checked import Checked, Setting
 from dexaflow.policy.checks import check
 from dexaflow.policy.policy import Policy
-from tests.admission.builders import PLAIN, Lists, Pausing, Scripted, World, a_gate, an_attempt, checked
+from tests.admission.builders import PLAIN, Pausing, Scripted, World, a_gate, an_attempt, checked
 
 BROKEN = HookBroken("connect https://admission.policy.svc:8443/admit: refused, status 503")
 
@@ -154,7 +154,7 @@ async def test_each_later_hook_sees_the_earlier_ones_changes() -> None:
     """R8.2; whether the account was chosen stays as it was (R3.3)."""
     first = Scripted(admit(labels={"tier": "gold"}, service_account="etl"), name="first")
     second = Scripted(admit(labels={"tier": "iron", "seen": "yes"}), name="second")
-    world = a_gate(first, second, policy=Lists(service_accounts=frozenset({"etl"})))
+    world = a_gate(first, second, policy=Policy(service_accounts=frozenset({"etl"})))
 
     verdict = admitted(await world.gate.review(checked()))
 
@@ -266,7 +266,7 @@ async def test_what_a_hook_may_change_is_looked_up_when_it_is_judged() -> None:
     """The policy may be read again while the server runs."""
     hook = Scripted(admit(service_account="etl"))
     world = a_gate(hook)
-    lists = [Lists(), Lists(service_accounts=frozenset({"etl"}))]
+    lists = [Policy(), Policy(service_accounts=frozenset({"etl"}))]
     world.gate._policy = lambda: lists.pop(0)
 
     refused(await world.gate.review(checked()))

@@ -1,6 +1,5 @@
 """R4.2: JSON as Go's decoder reads it, unknown fields disallowed; twice given is malformed."""
 
-import base64
 import json
 import math
 from typing import Any
@@ -26,15 +25,9 @@ from dexaflow.admission.golang_json import (
     reading,
 )
 from dexaflow.base.text import shown
-from tests.vectors_loader import load
+from tests.vectors_loader import body_of, load
 
 CASES = load("decode")
-
-
-def body_of(case: dict[str, Any]) -> bytes:
-    if "body_b64" in case:
-        return base64.b64decode(case["body_b64"])
-    return b"".join(base64.b64decode(part) * times for part, times in case["body_parts_b64"])
 
 
 def read_answer(body: bytes) -> dict[str, Any]:

@@ -3,11 +3,10 @@
 `tests/corpus/<target>.json` is a list of texts; bytes that are not UTF-8 stand there as lone surrogates.
 """
 
-import base64
 import json
 from pathlib import Path
 
-from tests.vectors_loader import load
+from tests.vectors_loader import body_of, load
 
 __all__ = ["FOLDER", "kept", "seeds", "write"]
 
@@ -36,8 +35,8 @@ def seeds(name: str) -> list[bytes]:
     found = kept(name)
     match name:
         case "answers":
-            found += [base64.b64decode(case["body_b64"]) for case in load("decode") if "body_b64" in case]
-            found += [case["body_text"].encode() for case in load("answer_semantics") if "body_text" in case]
+            found += [body_of(case) for case in load("decode") if "body_b64" in case]
+            found += [body_of(case) for case in load("answer_semantics")]
         case "names":
             found += [case["value"].encode() for case in load("names") if isinstance(case.get("value"), str)]
         case "quantities":

@@ -17,7 +17,8 @@ from dexaflow.admission.results import Admitted, Held, Outcome, Verdict
 from dexaflow.base.clock import SystemClock
 from dexaflow.hooks.inprocess import MAX_AT_ONCE, InProcessCaller
 from dexaflow.hooks.webhook import WebhookCaller
-from tests.admission.builders import Lists, Watching, checked
+from dexaflow.policy.policy import Policy
+from tests.admission.builders import Watching, checked
 from tests.hooks.asking import SHORT
 from tests.hooks.behaviours import at_once, says
 from tests.hooks.misbehaving import Endpoint, Peer, Script, answer, deciding
@@ -31,7 +32,7 @@ def a_gate_asking(caller: HookCaller, *, fail_open: bool) -> tuple[Gate, Watchin
     """A gate with one hook, on the system's clock."""
     watching, ids = Watching(), itertools.count()
     gate = Gate(
-        [caller], policy=Lists(), fail_open=fail_open, clock=SystemClock(),
+        [caller], policy=Policy(), fail_open=fail_open, clock=SystemClock(),
         new_uid=lambda: f"00000000-0000-4000-8000-{next(ids):012d}", new_incident=lambda: "incident",
         observer=watching,
     )  # fmt: skip
