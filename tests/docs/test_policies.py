@@ -4,9 +4,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 
@@ -18,13 +16,6 @@ from tests.docs.blocks import ROOT, Block, blocks_of, steps_of
 from tests.docs.reader import Reader
 
 PAGE = ROOT / "docs" / "policies.md"
-
-
-@pytest.fixture
-def reader(tmp_path: Path) -> Iterator[Reader]:
-    made = Reader(tmp_path / "reader")
-    yield made
-    made.close()
 
 
 def block_of(language: str) -> Block:

@@ -50,7 +50,6 @@ class Endpoint:
     """One address; the server behind it can be killed and started again."""
 
     def __init__(self, root: Path) -> None:
-
         self.root = root
         root.mkdir(parents=True, exist_ok=True)
         authority = trustme.CA()

@@ -1,21 +1,13 @@
 """The wall clock is stepped, under a server that runs and while none does: nothing is lost, and nothing hurries."""
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.system.evils import RULES, Walk, walk
+from tests.system.evils import RULES, Walk
 from tests.system.lite import wait_for
 
 DAY = 86_400.0
-
-
-@pytest.fixture
-def walking(tmp_path: Path) -> Iterator[Walk]:
-    with walk(tmp_path) as made:
-        yield made
 
 
 def step_clock(walking: Walk, seconds: float) -> None:

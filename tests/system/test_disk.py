@@ -11,15 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.evils import Walk, walk
+from tests.system.evils import Walk
 from tests.system.lite import Lite, wait_for
 from tests.system.test_startup import fails
-
-
-@pytest.fixture
-def walking(tmp_path: Path) -> Iterator[Walk]:
-    with walk(tmp_path) as made:
-        yield made
 
 
 @pytest.fixture

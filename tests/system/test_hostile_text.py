@@ -24,8 +24,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.cli.program import Program
 from tests.system.lite import Lite, lite, wait_for
 
-# Moves the cursor, paints, sets the title, turns text round, begins a line, ends a string, is no UTF-8 in the end.
 T = TypeVar("T")
+# Moves the cursor, paints, sets the title, turns text round, begins a line, ends a string, is no UTF-8 in the end.
 EVIL = (
     "\x1b[31mred\x1b[2J\x1b]0;title\x07 \x9b1m {\"event\":\"forged\"}\r\nforged line\u2028other\u2029\u202eright\u2066"
     "\u200b\ufeff\x00\x85\x7f</script>'\";-- %s {0} [bold]x[/bold] \ud800"

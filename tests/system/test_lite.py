@@ -3,6 +3,7 @@
 import os
 import socket
 import stat
+from collections.abc import Callable
 
 import pytest
 
@@ -197,10 +198,10 @@ def test_bad_configuration_lists_every_problem_a_line_each(server: Lite) -> None
     assert "Traceback" not in server.log()
 
 
-@pytest.mark.parametrize("signal_name", ["stop", "kill9"])
-def test_signing_key_and_token_survive_a_restart(server: Lite, signal_name: str) -> None:
+@pytest.mark.parametrize("end", [Lite.stop, Lite.kill9])
+def test_signing_key_and_token_survive_a_restart(server: Lite, end: Callable[[Lite], object]) -> None:
     server.start()
     before = (server.token, (server.data / "signing.key").read_bytes())
-    getattr(server, signal_name)()
+    end(server)
     server.start()
     assert (server.token, (server.data / "signing.key").read_bytes()) == before

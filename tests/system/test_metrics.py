@@ -92,13 +92,13 @@ def test_holds_show_after_a_restart_with_the_time_they_have_waited(mixed: Lite) 
 def test_an_open_breaker_shows_also_when_nobody_asks(server: Lite, policy: Endpoint) -> None:
     server.config = policy.config(recheck="1h")
     server.write_dag(
-        "five",
-        "from dexaflow import DAG, bash\nwith DAG('five'):\n    for i in range(6):\n        bash(f't{i}', 'true')\n",
+        "six",
+        "from dexaflow import DAG, bash\nwith DAG('six'):\n    for i in range(6):\n        bash(f't{i}', 'true')\n",
     )
     policy.kill()
     server.start()
     assert metric(server, "dexaflow_admission_breaker_open", hook="webhook") == 0
-    run_id = server.trigger("five")
+    run_id = server.trigger("six")
     wait_for(lambda: metric(server, "dexaflow_admission_held_attempts", hook="webhook") == 6, what="six holds")
     assert metric(server, "dexaflow_admission_breaker_open", hook="webhook") == 1
     errors, not_asked = reviews(server, "error"), reviews(server, "breaker_open")

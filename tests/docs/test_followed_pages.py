@@ -1,19 +1,9 @@
-"""The tutorial, followed to the end by somebody with nothing but a clone."""
-
-from collections.abc import Iterator
-from pathlib import Path
+"""The tutorial and the other pages with a thread through them, followed to the end by somebody with a clone alone."""
 
 import pytest
 
 from tests.docs.blocks import ROOT, steps_of
 from tests.docs.reader import Reader
-
-
-@pytest.fixture
-def reader(tmp_path: Path) -> Iterator[Reader]:
-    made = Reader(tmp_path / "reader")
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md", "docs/operating.md", "docs/dags.md", "docs/api.md"])
