@@ -13,9 +13,11 @@ from dexaflow.api.problems import Problem, problem_docs
 from dexaflow.api.services import Services
 from dexaflow.base.errors import Conflict, NotFound
 
-__all__ = ["pool_routes"]
+__all__ = ["POOL_NAME", "pool_routes"]
 
-PoolName = Annotated[StrictStr, Field(min_length=1, max_length=250, pattern=r"^[^/\x00-\x1f\x7f]+$")]
+# Not dots alone: `..` is a way out of a path, so nobody could ask for that pool.
+POOL_NAME = r"^\.*[^./\x00-\x1f\x7f][^/\x00-\x1f\x7f]*$"
+PoolName = Annotated[StrictStr, Field(min_length=1, max_length=250, pattern=POOL_NAME)]
 Slots = Annotated[StrictInt, Field(ge=-1, le=MAX_INT)]
 Description = Annotated[StrictStr, Field(max_length=1000)]
 

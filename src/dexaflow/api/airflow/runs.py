@@ -21,13 +21,15 @@ from dexaflow.store.reading_rows import RunRow
 
 __all__ = ["Note", "RunId", "run_of_dag", "run_routes"]
 
-# Airflow's characters, so that a run id stands in a path, a file name and a shell word as it is.
-_RUN_ID = "[A-Za-z0-9_.~:+-]+"
+# Airflow's characters, so that a run id stands in a path, a file name and a shell word as it is. One of them at least
+# is no dot and no tilde: `..` is a way out of a path, and `~` means all runs, so nobody could ask for that run.
+_RUN_ID = "[.~]*[A-Za-z0-9_:+-][A-Za-z0-9_.~:+-]*"
 
 
 def _run_id(value: str) -> str:
     if not re.fullmatch(_RUN_ID, value):
-        raise PydanticCustomError("run_id", "may hold ASCII letters, digits and _ . ~ : + - only")
+        said = "may hold ASCII letters, digits and _ . ~ : + - only, and not dots and tildes alone"
+        raise PydanticCustomError("run_id", said)
     return value
 
 

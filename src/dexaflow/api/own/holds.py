@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from dexaflow.api.airflow import render as airflow_render
 from dexaflow.api.airflow import shapes as airflow_shapes
-from dexaflow.api.airflow.pools import Description
+from dexaflow.api.airflow.pools import POOL_NAME, Description
 from dexaflow.api.answers import answer
 from dexaflow.api.asking import MAX_INT, Name
 from dexaflow.api.own import render, shapes
@@ -114,7 +114,7 @@ def hold_routes(services: Services) -> APIRouter:
 
     @router.put("/pools/{pool_name}", response_model=airflow_shapes.Pool)
     async def set_pool(
-        pool_name: Annotated[str, Path(min_length=1, max_length=250, pattern=r"^[^/\x00-\x1f\x7f]+$")], body: PoolPut
+        pool_name: Annotated[str, Path(min_length=1, max_length=250, pattern=POOL_NAME)], body: PoolPut
     ) -> Response:
         """Make a pool, or change the one of that name."""
         await services.commands.set_pool(pool_name, slots=body.slots, description=body.description)
