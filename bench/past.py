@@ -8,7 +8,6 @@ of a hundred tasks; listing is the API itself, from the request to the last byte
 
 import asyncio
 import json
-import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -90,11 +89,11 @@ def _run_to_its_end(database: Database, gate: Gate, run_id: str) -> None:
     database.do(lambda tx: running.create_run(tx, "work", new))
     ended = 0
     while ended < TASKS:
-        queued = database.do(lambda tx: one_pass(tx, PARALLELISM, lambda: secrets.randbits(80))).queued
+        queued = database.do(lambda tx: one_pass(tx, PARALLELISM)).queued
         for attempt in queued:
             _run_attempt_to_its_end(database, gate, attempt)
         ended += len(queued)
-    database.do(lambda tx: one_pass(tx, PARALLELISM, lambda: secrets.randbits(80)))
+    database.do(lambda tx: one_pass(tx, PARALLELISM))
 
 
 def _schedule(database: Database, runs: int) -> float:

@@ -190,7 +190,6 @@ class ControlPlane(Alive):
             )  # fmt: skip
             scheduler = Scheduler(
                 store, clock=clock, up=up, parallelism=around.parallelism,
-                run_id_bits=lambda: around.chance.getrandbits(74),
                 on_queued=lambda attempt: self.dispatcher.dispatch(attempt),
                 on_kill=lambda kill: self.commands.ended(kill),
             )  # fmt: skip
@@ -215,7 +214,6 @@ class ControlPlane(Alive):
             )  # fmt: skip
             self.commands = ServerCommands(
                 store, gate, self.dispatcher, scheduler, watch, clock=clock,
-                run_id_bits=lambda: around.chance.getrandbits(74),
             )  # fmt: skip
             await take_up(self.executor, watch, found)
             self.ready = True

@@ -236,7 +236,7 @@ class World:
             new_incident=lambda: f"incident{next(self.ids)}", observer=self.observer,
         )  # fmt: skip
         scheduler = Scheduler(
-            store, clock=self.clock, up=self.up, parallelism=self.parallelism, run_id_bits=lambda: next(self.ids),
+            store, clock=self.clock, up=self.up, parallelism=self.parallelism,
             on_queued=lambda attempt: self.dispatcher.dispatch(attempt), on_kill=self.kill,
         )  # fmt: skip
         self.watch = Watch(

@@ -113,7 +113,7 @@ class World:
         return run_id
 
     def schedule(self, parallelism: int = 16) -> Pass:
-        return self.do(lambda tx: one_pass(tx, parallelism, lambda: next(self.ids)))
+        return self.do(lambda tx: one_pass(tx, parallelism))
 
     def queued(self, *tasks: TaskSpec, **dag: Any) -> Attempt:
         """Return the first attempt of a new DAG's run, queued."""

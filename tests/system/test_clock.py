@@ -71,3 +71,16 @@ def test_a_schedule_makes_no_run_twice_and_none_in_vain_when_the_clock_jumps(wal
     assert walking.evils() == []
     time.sleep(1)
     assert len(set(dates())) == len(dates()) == 2
+
+
+def test_run_ids_sort_as_the_runs_were_made_also_when_the_clock_is_set_back(walking: Walk) -> None:
+    """R3.1: an endpoint may rely on it."""
+    server = walking.server
+    server.write_dag("plain", "from dexaflow import DAG, bash\n\nwith DAG('plain'):\n    bash('t', 'true')\n")
+    server.start()
+    made = [server.trigger("plain") for _ in range(3)]
+    step_clock(walking, -2 * DAY)
+    made += [server.trigger("plain") for _ in range(3)]
+    assert sorted(made) == made
+    first, *_, last = [server.get(f"/dexaflow/v1/runs/{run_id}")["queued_at"] for run_id in made]
+    assert last < first

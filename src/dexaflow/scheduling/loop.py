@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 
 from dexaflow.base.clock import Clock
 from dexaflow.base.errors import TermLost, UsageError
-from dexaflow.base.ids import time_ordered_id
 from dexaflow.base.steps import Step, reached
 from dexaflow.model.attempt import Attempt
 from dexaflow.model.dags import DagSpec
@@ -52,7 +51,7 @@ def _advance(dag: DagSpec, states: Mapping[str, State]) -> tuple[tuple[tuple[str
     return progress.moves, progress.end
 
 
-def one_pass(tx: Tx, parallelism: int, run_id_bits: Callable[[], int]) -> Pass:
+def one_pass(tx: Tx, parallelism: int) -> Pass:
     """Do all that is due, in one transaction."""
     more = False
     for dag in running.due_dags(tx):
@@ -68,8 +67,8 @@ def one_pass(tx: Tx, parallelism: int, run_id_bits: Callable[[], int]) -> Pass:
         due = next_scheduled_run(spec, last, from_iso(dag.registered_at), tx.now)
         if due is not None and due.run_after <= tx.now:
             new = running.NewRun(
-                time_ordered_id(int(tx.now.timestamp() * 1000), run_id_bits()), "scheduled", due.logical_date,
-                due.data_interval_start, due.data_interval_end, {}, "schedule",
+                tx.new_id(), "scheduled", due.logical_date, due.data_interval_start, due.data_interval_end, {},
+                "schedule",
             )  # fmt: skip
             running.create_run(tx, dag.dag_id, new)
             last = due.logical_date
@@ -108,7 +107,6 @@ class Scheduler:
         clock: Clock,
         up: Callable[[], float],
         parallelism: int,
-        run_id_bits: Callable[[], int],
         on_queued: Callable[[Attempt], None],
         on_kill: Callable[[people.ToKill], None],
     ) -> None:
@@ -116,7 +114,6 @@ class Scheduler:
         self._clock = clock
         self._up = up
         self._parallelism = parallelism
-        self._bits = run_id_bits
         self._on_queued = on_queued
         self._on_kill = on_kill
         self._troubles = Troubles(__name__)
@@ -150,7 +147,7 @@ class Scheduler:
             await self._sleep(done)
 
     def _pass(self, tx: Tx) -> Pass:
-        return one_pass(tx, self._parallelism, self._bits)
+        return one_pass(tx, self._parallelism)
 
     async def _sleep(self, done: Pass) -> None:
         wait = SWEEP_SECONDS

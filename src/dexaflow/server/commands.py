@@ -1,19 +1,19 @@
 """What people ask of the control plane through the API: one transaction each, then whoever must know is told."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from dexaflow.admission.gate import Gate
 from dexaflow.api.ports import HookStatus
 from dexaflow.base.clock import Clock
-from dexaflow.base.ids import time_ordered_id
 from dexaflow.base.steps import Step, reached
 from dexaflow.dispatch.dispatcher import Dispatcher, hold_counts
 from dexaflow.reports.watch import Watch
 from dexaflow.scheduling.loop import Scheduler
 from dexaflow.store import people, running
 from dexaflow.store.bridge import Store
+from dexaflow.store.transaction import Tx
 
 __all__ = ["ServerCommands"]
 
@@ -30,7 +30,6 @@ class ServerCommands:
         watch: Watch,
         *,
         clock: Clock,
-        run_id_bits: Callable[[], int],
     ) -> None:
         self._store = store
         self._gate = gate
@@ -38,7 +37,6 @@ class ServerCommands:
         self._scheduler = scheduler
         self._watch = watch
         self._clock = clock
-        self._bits = run_id_bits
 
     async def trigger(
         self,
@@ -51,9 +49,14 @@ class ServerCommands:
         note: str,
     ) -> str:
         """Make a manual run of the DAG's latest version. Raises `NotFound`, `Conflict`."""
-        chosen = run_id or time_ordered_id(int(self._clock.now().timestamp() * 1000), self._bits())
-        new = running.NewRun(chosen, "manual", logical_date, logical_date, logical_date, conf, by, note)
-        await self._store.do(lambda tx: running.create_run(tx, dag_id, new))
+
+        def make(tx: Tx) -> str:
+            chosen = run_id or tx.new_id()
+            new = running.NewRun(chosen, "manual", logical_date, logical_date, logical_date, conf, by, note)
+            running.create_run(tx, dag_id, new)
+            return chosen
+
+        chosen = await self._store.do(make)
         reached(Step.RUN_CREATED)
         self._scheduler.wake()
         return chosen

@@ -108,9 +108,6 @@ async def _run(
 ) -> None:
     new_id = TimeOrderedIds(lambda: int(clock.now().timestamp() * 1000), os.urandom)
 
-    def run_id_bits() -> int:
-        return secrets.randbits(80)
-
     host = options.host or config.server.host
     listener = listen(host, config.server.port if options.port is None else options.port)
     closing.callback(listener.close)
@@ -167,7 +164,7 @@ async def _run(
         executor = ProcessExecutor(folder.agents, folder.server_file)
     logs = LogFiles(folder.logs)
     scheduler = Scheduler(
-        store, clock=clock, up=up, parallelism=config.parallelism, run_id_bits=run_id_bits,
+        store, clock=clock, up=up, parallelism=config.parallelism,
         on_queued=lambda attempt: dispatcher.dispatch(attempt), on_kill=lambda kill: commands.ended(kill),
     )  # fmt: skip
     watch = Watch(
@@ -186,7 +183,7 @@ async def _run(
     reports = AgentReports(
         store, logs, watch, versions=folder.versions, retry=seconds_to_retry, wake_scheduler=scheduler.wake,
     )  # fmt: skip
-    commands = ServerCommands(store, gate, dispatcher, scheduler, watch, clock=clock, run_id_bits=run_id_bits)
+    commands = ServerCommands(store, gate, dispatcher, scheduler, watch, clock=clock)
     publisher = Publisher(store, lambda: policy, scheduler.wake)
     folders = DagFolders(
         config.tenant_folders(options.dags), folder.versions, timeout=config.loading.timeout

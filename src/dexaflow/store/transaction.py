@@ -38,8 +38,8 @@ class Tx:
     """What a verb works with.
 
     `now` is the wall clock, for people; `up` is seconds on the control plane's own clock (`leader.up_seconds`), for
-    every wait: it never jumps. `new_id` draws a fresh id. `moved` counts the attempts that came into each state, to be
-    told once the transaction is committed.
+    every wait: it never jumps. `new_id` draws a fresh id, in production one that sorts behind those before it (R3.1).
+    `moved` counts the attempts that came into each state, to be told once the transaction is committed.
     """
 
     conn: Connection
