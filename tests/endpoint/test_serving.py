@@ -285,6 +285,7 @@ def test_no_hook_can_hold_up_the_stop(start: Start, folder: Path, hook: str) -> 
         (["policies:"], "package.module:name"),
         (["os.path;x:y"], "package.module:name"),
         (["nowhere:hook"], "there is no module nowhere"),
+        (["policies.py:policy"], "a module has no .py: write policies:policy"),
         (["policies:nothing"], "has no 'nothing'"),
         (["policies:number"], "is not a hook"),
         (["policies:Policy"], "is a class"),

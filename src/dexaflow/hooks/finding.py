@@ -98,6 +98,8 @@ def load_hook(target: str, folder: Path | None = None) -> Hook:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and (module_name == missing or module_name.startswith(missing + ".")):
             problem, fix = f"there is no module {missing} for '{target}'", "install it, or correct the name"
+            if module_name.endswith(".py"):
+                fix = f"a module has no .py: write {module_name.removesuffix('.py')}:{name}"
         else:
             problem, fix = f"{module_name} cannot be imported: {foreign}", "mend the module"
         raise ConfigError(HOOKS_KEY, problem, fix) from error
