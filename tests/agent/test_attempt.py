@@ -66,7 +66,7 @@ async def test_the_environment_is_made_for_the_task(world: World) -> None:
 
 
 async def test_the_token_is_nowhere_in_what_the_user_runs(world: World) -> None:
-    """Never argv, never the task's environment, nor a descriptor (part 6)."""
+    """Never argv, never the task's environment, nor a descriptor (R10.4)."""
     launch = await world.launch(bash(f"sleep 1000 & touch {world.path}/up; wait"))
     agent = await world.agent(launch)
     await until((world.path / "up").exists)

@@ -56,5 +56,4 @@ def test_a_dag_that_is_not_there_is_one_line(served: Served) -> None:
         ended = served.run(*command, "unheard_of", code=1)
         assert ended.stdout == ""
         assert ended.stderr == "dexaflow: there is no DAG 'unheard_of'; `dexaflow dags list` shows them\n"
-    assert served.run("dags", "show", "x\x1b[31m\u202e", code=1).stderr.isprintable() is False  # its line end
-    assert "\x1b" not in served.run("dags", "show", "x\x1b[31m\u202e", code=1).stderr
+    assert served.run("dags", "show", "x\x1b[31m\u202e", code=1).stderr.removesuffix("\n").isprintable()

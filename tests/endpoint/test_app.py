@@ -13,33 +13,17 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 from structlog.testing import capture_logs
 
 from dexaflow.admission.decisions import Admit, Changes, Decision, Request, admit, hold, refuse, well_formed
 from dexaflow.admission.envelope import question, read_answer
 from dexaflow.endpoint import Hook, app, asgi_app
 from dexaflow.endpoint.app import App
-from dexaflow.model.execution import Execution, Resources
+from tests.hooks.building import a_request
 
 Serve = Callable[[App], contextlib.AbstractAsyncContextManager[str]]
-
-
-def a_request(uid: str = "6f1c2a8e-0d4b-4f5e-9a3c-2b7d8e1f0a42", tenant_id: str = "acme") -> Request:
-    """Return a request in which everything is said."""
-    return Request(
-        uid=uid,
-        tenant_id=tenant_id,
-        dag_id="nightly_etl",
-        run_id="0193f2c4-0000-7000-8000-000000000000",
-        task_id="extract",
-        try_number=1,
-        operator="python",
-        image="ghcr.io/acme/etl:1",
-        source_mode=False,
-        resources=Resources(requests={"cpu": "500m"}, limits={"memory": "1Gi"}),
-        execution=Execution(service_account="dexaflow-task", node_selector={"zone": "a"}, labels={"team": "data"}),
-        service_account_chosen=False,
-    )
 
 
 REQUEST = a_request()
@@ -419,9 +403,6 @@ async def test_a_body_without_a_length_is_capped_too(serve: Serve) -> None:
 
 
 async def test_it_can_be_mounted_below_another_application(serve: Serve) -> None:
-    from starlette.applications import Starlette
-    from starlette.routing import Mount
-
     app = Starlette(routes=[Mount("/policy", asgi_app(plain))])
     async with serve(app) as url, httpx.AsyncClient() as client:
         response = await client.post(f"{url}/policy/admit", content=question(REQUEST))

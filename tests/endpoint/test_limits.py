@@ -12,7 +12,9 @@ from dexaflow.endpoint import asgi_app
 from dexaflow.endpoint.app import Endpoint
 from dexaflow.endpoint.heads import MAX_HEAD_BYTES, BoundedHeads
 from tests.endpoint.conftest import serving
-from tests.endpoint.test_app import REQUEST
+from tests.hooks.building import a_request
+
+REQUEST = a_request()
 
 
 async def hook(request: Request) -> Decision:

@@ -18,11 +18,11 @@ import pytest
 import trustme
 from structlog.testing import capture_logs
 
-from dexaflow.admission.decisions import Request, refuse
+from dexaflow.admission.decisions import refuse
 from dexaflow.admission.envelope import question, read_answer
 from dexaflow.endpoint.files import TokenFile
 from dexaflow.endpoint.serving import _listen
-from dexaflow.model.execution import Execution, Resources
+from tests.hooks.building import a_request
 
 HOOKS = """
 import asyncio
@@ -74,20 +74,7 @@ policy = Policy()
 number = 7
 """
 
-REQUEST = Request(
-    uid="u-1",
-    tenant_id="acme",
-    dag_id="d",
-    run_id="r",
-    task_id="t",
-    try_number=1,
-    operator="python",
-    image="",
-    source_mode=False,
-    resources=Resources(),
-    execution=Execution(service_account="default"),
-    service_account_chosen=False,
-)
+REQUEST = a_request(uid="u-1")
 
 Start = Callable[..., tuple["subprocess.Popen[str]", str]]
 
@@ -147,6 +134,17 @@ def ask(url: str, *, trust: ssl.SSLContext | None = None, token: str | None = No
         connection.close()
 
 
+def asked(url: str, folder: Path) -> http.client.HTTPConnection:
+    """Put a question, and return once the hook has it."""
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=60)
+    connection.request("POST", parts.path, question(REQUEST))
+    while not (folder / "asked").exists():
+        time.sleep(0.01)
+    return connection
+
+
 def write_certificate(ca: trustme.CA, folder: Path) -> tuple[Path, Path]:
     certificate = ca.issue_cert("localhost", "127.0.0.1")
     chain, key = folder / "tls.crt", folder / "tls.key"
@@ -203,12 +201,7 @@ def test_certificate_and_token_are_read_again_when_they_change(start: Start, fol
 
 def test_sigterm_answers_what_is_asked_and_ends_with_0(start: Start, folder: Path) -> None:
     process, url = start("policies:slow")
-    parts = urlsplit(url)
-    assert parts.hostname is not None
-    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=30)
-    connection.request("POST", parts.path, question(REQUEST))
-    while not (folder / "asked").exists():
-        time.sleep(0.01)
+    connection = asked(url, folder)
 
     process.send_signal(signal.SIGTERM)
 
@@ -217,17 +210,6 @@ def test_sigterm_answers_what_is_asked_and_ends_with_0(start: Start, folder: Pat
     read_answer(response.read(), "u-1")
     connection.close()
     assert process.wait(30) == 0
-
-
-def asked(url: str, folder: Path) -> http.client.HTTPConnection:
-    """Put a question, and return once the hook has it."""
-    parts = urlsplit(url)
-    assert parts.hostname is not None
-    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=60)
-    connection.request("POST", parts.path, question(REQUEST))
-    while not (folder / "asked").exists():
-        time.sleep(0.01)
-    return connection
 
 
 def events_of(process: "subprocess.Popen[str]") -> list[str]:

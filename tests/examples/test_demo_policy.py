@@ -8,22 +8,9 @@ from examples.policy.demo_policy import FREEZE_FILE, policy
 
 from dexaflow.admission import Hold, Refuse, Request, admit
 from dexaflow.kube.tolerations import Toleration
-from dexaflow.model.execution import Execution, Resources
+from tests.hooks.building import a_request
 
-REQUEST = Request(
-    uid="6f1c2a8e-0d4b-4f5e-9a3c-2b7d8e1f0a42",
-    tenant_id="globex",
-    dag_id="reports",
-    run_id="0193f2c4-0000-7000-8000-000000000000",
-    task_id="extract",
-    try_number=1,
-    operator="python",
-    image="",
-    source_mode=False,
-    resources=Resources(),
-    execution=Execution(service_account="default"),
-    service_account_chosen=False,
-)
+REQUEST = a_request(tenant_id="globex", dag_id="reports")
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from dexaflow.agent.folder import AgentState
 from dexaflow.agent.processes import all_processes, birth, launched_by, send_signal
@@ -298,7 +299,6 @@ def test_a_launch_takes_proofs_that_belong_together() -> None:
 
 def test_the_executor_works_on_uvloop(tmp_path: Path) -> None:
     """The server runs on it."""
-    import uvloop
 
     async def attempt() -> tuple[Finish, str]:
         async with a_world(tmp_path) as world:

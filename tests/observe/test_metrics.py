@@ -1,5 +1,6 @@
 """What Prometheus sees (R9.1)."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from importlib import resources
@@ -10,31 +11,17 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from dexaflow.admission.decisions import Request
 from dexaflow.admission.results import Outcome
 from dexaflow.model.attempt import Attempt
 from dexaflow.model.dags import TaskSpec
-from dexaflow.model.execution import Execution, Resources
 from dexaflow.model.states import State
 from dexaflow.observe.metrics import Metrics, buckets_around
+from tests.hooks.building import a_request
 
 ATTEMPT = Attempt(
     "a1", "tenant-marker", "dag-marker", "run-marker", "task-marker", 1, TaskSpec("task-marker", "python")
 )
-REQUEST = Request(
-    uid="u1",
-    tenant_id="tenant-marker",
-    dag_id="dag-marker",
-    run_id="run-marker",
-    task_id="task-marker",
-    try_number=1,
-    operator="python",
-    image="",
-    source_mode=False,
-    resources=Resources(),
-    execution=Execution(),
-    service_account_chosen=False,
-)
+REQUEST = a_request(tenant_id="tenant-marker", dag_id="dag-marker", run_id="run-marker", task_id="task-marker")
 
 
 @dataclass(frozen=True)
@@ -199,8 +186,6 @@ def alert_rules() -> Iterator[dict[str, Any]]:
 
 def test_alert_rules_ship_with_the_package_and_use_only_metrics_that_exist() -> None:
     """R9.1: a file of alert rules for `error`, `breaker_open` and `fail_open`."""
-    import re
-
     known = {name for name, _ in samples(filled())}
     used: set[str] = set()
     for rule in alert_rules():

@@ -28,21 +28,21 @@ def daily(catchup: bool = False, start: str | None = "2026-03-01 00:00", since: 
     )
 
 
-def logical(slot: ScheduledRun | None) -> datetime | None:
-    return None if slot is None else slot.logical_date
+def logical(run: ScheduledRun | None) -> datetime | None:
+    return None if run is None else run.logical_date
 
 
 def test_a_run_is_made_when_the_schedule_fires_and_its_interval_reaches_back_to_the_firing_before() -> None:
-    slot = daily().next_run(at("2026-03-10 06:00"), NOW)
+    run = daily().next_run(at("2026-03-10 06:00"), NOW)
     fires = at("2026-03-11 06:00")
-    assert slot == ScheduledRun(fires, at("2026-03-10 06:00"), fires, fires)
+    assert run == ScheduledRun(fires, at("2026-03-10 06:00"), fires, fires)
 
 
 def test_moments_are_utc_whatever_the_time_zone() -> None:
-    slot = Timetable("0 6 * * *", "Asia/Kolkata", at("2026-03-01 00:00"), False).next_run(None, at("2026-03-01 00:00"))
-    assert slot is not None
-    assert slot.logical_date == at("2026-03-01 00:30")
-    assert slot.logical_date.tzinfo is UTC
+    run = Timetable("0 6 * * *", "Asia/Kolkata", at("2026-03-01 00:00"), False).next_run(None, at("2026-03-01 00:00"))
+    assert run is not None
+    assert run.logical_date == at("2026-03-01 00:30")
+    assert run.logical_date.tzinfo is UTC
 
 
 def test_without_catchup_the_latest_missed_firing_is_made_up_and_only_once() -> None:
@@ -55,8 +55,8 @@ def test_without_catchup_the_latest_missed_firing_is_made_up_and_only_once() -> 
 
 def test_with_catchup_every_firing_since_the_start_date_is_made_in_order() -> None:
     made, last = [], None
-    while (slot := daily(catchup=True).next_run(last, NOW)) is not None and slot.run_after <= NOW:
-        last = slot.logical_date
+    while (run := daily(catchup=True).next_run(last, NOW)) is not None and run.run_after <= NOW:
+        last = run.logical_date
         made.append(last)
     assert made == [at(f"2026-03-{day:02} 06:00") for day in range(1, 11)]
 
@@ -171,9 +171,9 @@ def test_a_schedule_that_can_be_is_accepted(schedule: str | None) -> None:
 
 
 def test_a_leap_day_is_found_across_the_century() -> None:
-    slot = Timetable("0 0 29 2 *", since=at("2096-03-01 00:00")).next_run(None, at("2096-03-01 00:00"))
-    assert slot is not None
-    assert (slot.logical_date, slot.data_interval_start) == (at("2104-02-29 00:00"), at("2096-02-29 00:00"))
+    run = Timetable("0 0 29 2 *", since=at("2096-03-01 00:00")).next_run(None, at("2096-03-01 00:00"))
+    assert run is not None
+    assert (run.logical_date, run.data_interval_start) == (at("2104-02-29 00:00"), at("2096-02-29 00:00"))
 
 
 @pytest.mark.parametrize("start", [datetime.max, datetime.min])  # noqa: DTZ901 - UTC is added below
@@ -183,8 +183,8 @@ def test_the_ends_of_the_calendar_are_no_error(start: datetime, schedule: str, t
     for catchup in (True, False):
         table = Timetable(schedule, timezone, start.replace(tzinfo=UTC), catchup)
         for last, now in ((None, NOW), (NOW, NOW), (None, start.replace(tzinfo=UTC))):
-            slot = table.next_run(last, now)
-            assert slot is None or slot.data_interval_start <= slot.data_interval_end == slot.run_after
+            run = table.next_run(last, now)
+            assert run is None or run.data_interval_start <= run.data_interval_end == run.run_after
 
 
 def test_a_moment_without_time_zone_is_a_mistake_of_the_caller() -> None:
@@ -213,36 +213,36 @@ moments = st.datetimes(datetime(2015, 1, 1), datetime(2040, 1, 1), timezones=st.
 
 
 @given(schedules, zones, moments, st.booleans(), st.lists(st.floats(0, 400 * 86_400.0), min_size=1, max_size=12))
-def test_slots_only_go_forward_and_none_comes_twice_however_time_passes(
+def test_runs_only_go_forward_and_none_comes_twice_however_time_passes(
     schedule: str, zone: str, start: datetime, catchup: bool, waits: list[float]
 ) -> None:
     """Asked again after each run and each wait, year-long ones too."""
     table = Timetable(schedule, zone, start, catchup)
     now, last = start, None
     for wait in waits:
-        slot = table.next_run(last, now)
-        assert slot is not None
-        assert slot.logical_date >= start
-        assert last is None or slot.logical_date > last
-        assert slot.data_interval_start < slot.data_interval_end == slot.logical_date == slot.run_after
+        run = table.next_run(last, now)
+        assert run is not None
+        assert run.logical_date >= start
+        assert last is None or run.logical_date > last
+        assert run.data_interval_start < run.data_interval_end == run.logical_date == run.run_after
         if catchup and last is not None:
-            assert slot.data_interval_start == last  # intervals lie end to end
-        if slot.run_after <= now:
-            last = slot.logical_date
+            assert run.data_interval_start == last  # intervals lie end to end
+        if run.run_after <= now:
+            last = run.logical_date
             if not catchup:
                 later = table.next_run(last, now)
                 assert later is not None
                 assert later.run_after > now  # one makes up for all that were missed
         else:
-            assert table.next_run(last, slot.run_after) == slot  # it is still that one when its time comes
+            assert table.next_run(last, run.run_after) == run  # it is still that one when its time comes
         now += timedelta(seconds=wait)
 
 
 @given(zones, moments)
 def test_the_wall_clock_of_the_zone_shows_the_hour_that_was_named(zone: str, start: datetime) -> None:
-    slot = Timetable("15 12 * * *", zone, start, True).next_run(None, start)
-    assert slot is not None
-    local = slot.logical_date.astimezone(ZoneInfo(zone))
+    run = Timetable("15 12 * * *", zone, start, True).next_run(None, start)
+    assert run is not None
+    local = run.logical_date.astimezone(ZoneInfo(zone))
     assert (local.hour, local.minute, local.second, local.microsecond) == (12, 15, 0, 0)
 
 

@@ -104,6 +104,12 @@ async def main():
 """
 
 
+def run_program(folder: Path, call: str) -> "subprocess.CompletedProcess[str]":
+    """Run a program in the folder that makes this call."""
+    (folder / "program.py").write_text(PROGRAM.format(call))
+    return subprocess.run([sys.executable, "program.py"], cwd=folder, capture_output=True, text=True, timeout=60)
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [
@@ -118,9 +124,7 @@ def test_program_that_leaves_it_uncaught_ends_as_dexaflow_lite_would(
     call: str, said: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
-    (tmp_path / "program.py").write_text(PROGRAM.format(call))
-
-    ended = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    ended = run_program(tmp_path, call)
 
     assert ended.returncode == 1
     assert ended.stdout == ""
@@ -143,9 +147,7 @@ for hooks in (
 
 
 def test_hook_that_is_none_is_named_by_its_place_in_the_list(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text(PROGRAM.format(HOOKS))
-
-    ended = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    ended = run_program(tmp_path, HOOKS)
 
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.splitlines() == [
@@ -167,9 +169,7 @@ def test_relative_paths_start_where_the_configuration_is_named_not_where_a_link_
     )
     (tmp_path / "dexaflow.yaml").symlink_to("swapped/dexaflow.yaml")
     (tmp_path / "token").write_text("t")
-    (tmp_path / "program.py").write_text(PROGRAM.format("server.run('dexaflow.yaml', data='program.py', port=0)"))
-
-    ended = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    ended = run_program(tmp_path, "server.run('dexaflow.yaml', data='program.py', port=0)")
 
     (line,) = ended.stderr.splitlines()
     assert "program.py" in line  # what is wrong is the data folder
@@ -178,18 +178,14 @@ def test_relative_paths_start_where_the_configuration_is_named_not_where_a_link_
 def test_ctrl_c_before_the_server_is_up_ends_the_program_without_a_word(tmp_path: Path) -> None:
     (tmp_path / "pressing.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     (tmp_path / "dexaflow.yaml").write_text("execution: {admission: {hooks: ['pressing:hook']}}")
-    (tmp_path / "program.py").write_text(PROGRAM.format("server.run('dexaflow.yaml', port=0)"))
-
-    ended = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    ended = run_program(tmp_path, "server.run('dexaflow.yaml', port=0)")
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
 
 
 def test_program_that_calls_it_in_a_thread_is_told_so(tmp_path: Path) -> None:
     """Where Python prints a traceback whatever is raised; its last line says what to do."""
-    (tmp_path / "program.py").write_text(PROGRAM.format("threading.Thread(target=server.run).start()"))
-
-    ended = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    ended = run_program(tmp_path, "threading.Thread(target=server.run).start()")
 
     assert "call it in the main thread" in ended.stderr.splitlines()[-1]
     assert ended.stderr.count("Traceback") == 1
@@ -197,9 +193,7 @@ def test_program_that_calls_it_in_a_thread_is_told_so(tmp_path: Path) -> None:
 
 def test_program_may_catch_it_as_an_error_of_ours(tmp_path: Path) -> None:
     program = "try:\n    server.run('none.yaml')\nexcept Exception as error:\n    print(type(error).__name__, error)\n"
-    (tmp_path / "program.py").write_text(PROGRAM.format(program))
-
-    ended = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    ended = run_program(tmp_path, program)
 
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.startswith("ServerFailed none.yaml: cannot be read")
