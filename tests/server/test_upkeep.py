@@ -1,19 +1,22 @@
-"""What a server does beside the line: `history.retention`, time, and what it takes up (R9.2, R10.3)."""
+"""What a server does beside the line: `history.retention`, and what it takes up (R9.2, R10.3)."""
 
 import asyncio
 import os
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dexaflow.loading.versions import remove_unused
 from dexaflow.model.dags import DagSpec
 from dexaflow.reports.logs import LogFiles
 from dexaflow.reports.watch import Watch
 from dexaflow.scheduling.retries import seconds_to_retry
+from dexaflow.server import upkeep
 from dexaflow.server.upkeep import remove_what_is_old, take_up
-from dexaflow.store import registering, retention
+from dexaflow.store import registering
 from dexaflow.store.bridge import StoreThread
 from dexaflow.store.engine import open_writer
 from dexaflow.store.leading import Found
@@ -50,24 +53,23 @@ class Kept:
         assert self.world.do(lambda tx: registering.register_file(tx, loaded, (), lambda *_: None))[0] == ()
 
     async def one_round(self, retention_seconds: float) -> None:
-        """Let the retention do its work once."""
-        begun = asyncio.create_task(
-            remove_what_is_old(self.store, self.logs, self.versions, retention_seconds, self.world)
-        )  # fmt: skip
-        done = asyncio.Event()
-        inner = self.store.do
+        """Let the retention do its work once; versions are the last of it."""
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
 
-        async def watching(verb):  # type: ignore[no-untyped-def]
-            result = await inner(verb)
-            if verb is retention.snapshots_in_use:
-                asyncio.get_running_loop().call_later(0.2, done.set)
-            return result
+        def remove_versions(*arguments: Any, **named: Any) -> object:
+            try:
+                return remove_unused(*arguments, **named)
+            finally:
+                loop.call_soon_threadsafe(done.set)
 
-        self.store.do = watching  # type: ignore[method-assign]
-        await done.wait()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(upkeep, "remove_unused", remove_versions)
+            begun = asyncio.create_task(
+                remove_what_is_old(self.store, self.logs, self.versions, retention_seconds, self.world)
+            )  # fmt: skip
+            await done.wait()
         begun.cancel()
         await asyncio.gather(begun, return_exceptions=True)
-        self.store.do = inner  # type: ignore[method-assign]
 
 
 @pytest.fixture
