@@ -16,6 +16,7 @@ from dexaflow.store.engine import open_reader
 from dexaflow.store.reading import Reader
 from dexaflow.store.reading_filters import AttemptFilter, DagFilter, RunFilter
 from dexaflow.store.transaction import iso
+from tests.store.steps import steps_of
 from tests.store.world import World, a_review, a_task, opened
 
 LITTLE, MUCH = 1_000, 100_000
@@ -76,23 +77,9 @@ def much(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     world.engine.dispose()
 
 
-def work(engine: Engine, what: Callable[[], Any]) -> int:
-    """Return how many hundreds of steps SQLite makes for it."""
-    steps = 0
-
-    def count() -> int:
-        nonlocal steps
-        steps += 1
-        return 0
-
-    with engine.connect() as conn:
-        raw: Any = conn.connection.dbapi_connection
-        raw.set_progress_handler(count, 100)
-    try:
-        what()
-    finally:
-        raw.set_progress_handler(None, 100)
-    return steps
+def work(engine: Engine, what: Callable[[], object]) -> int:
+    """Return how many hundreds of steps are made for it."""
+    return steps_of(engine, what, each=100)
 
 
 LATEST = (("queued_at", True), ("run_id", True))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from dexaflow.store import admitting, gauges, leading, people, reporting, retent
 from dexaflow.store.migrating import migrate
 from dexaflow.store.schema import attempt_history, reviews, runs, task_instances
 from dexaflow.store.transaction import Tx, iso
+from tests.store.steps import steps_of
 from tests.store.world import World, a_review, a_task, opened
 
 MANY, FEW = 10_000, 100
@@ -177,29 +179,10 @@ ROUNDS: dict[str, Callable[[Tx], object]] = {
 
 @pytest.mark.parametrize("name", ROUNDS)
 def test_a_round_costs_the_same_however_many_are_held_or_ended(name: str, crowded: World, calm: World) -> None:
-    # Steps of SQLite's own machine: the plan says which index is used, not how far it is walked.
-    many, few = steps(crowded, ROUNDS[name]), steps(calm, ROUNDS[name])
+    """A plan says which index is used, not how far it is walked."""
+    many, few = (steps_of(world.engine, partial(world.do, ROUNDS[name])) for world in (crowded, calm))
+    assert few
     assert many <= few + 200, f"{few} steps with {FEW} of each, {many} with {MANY}"
-
-
-def steps(world: World, verb: Callable[[Tx], object]) -> int:
-    taken = 0
-
-    def one_more() -> None:
-        nonlocal taken
-        taken += 1
-
-    def counted(tx: Tx) -> None:
-        driver = tx._driver()
-        driver.set_progress_handler(one_more, 1)
-        try:
-            verb(tx)
-        finally:
-            driver.set_progress_handler(None, 0)
-
-    world.do(counted)
-    assert taken
-    return taken
 
 
 def test_whatever_a_database_has_learnt_about_itself_the_planner_is_told_the_same(calm: World) -> None:
