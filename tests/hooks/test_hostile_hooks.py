@@ -331,11 +331,16 @@ async def test_no_code_of_an_answer_runs_on_the_control_planes_event_loop(kind: 
 
 
 class Endless(Mapping[str, str]):
+    """Each of its keys is another, or all are the one given."""
+
+    def __init__(self, key: str = "") -> None:
+        self._key = key
+
     def __getitem__(self, key: str) -> str:
         return "v"
 
     def __iter__(self) -> Iterator[str]:
-        return (str(n) for n in itertools.count())
+        return itertools.repeat(self._key) if self._key else (str(n) for n in itertools.count())
 
     def __len__(self) -> int:
         return 1
@@ -350,7 +355,6 @@ TOO_LARGE: dict[str, Callable[[], object]] = {
         Changes(tolerations=itertools.repeat(Toleration("a", "Exists")))  # type: ignore[arg-type]
     ),
     "empty tolerations without end": lambda: Admit(Changes(tolerations=itertools.repeat({}))),  # type: ignore[arg-type]
-    "a toleration without end": lambda: Admit(Changes(tolerations=(Endless(),))),  # type: ignore[arg-type]
     "a long account": lambda: Admit(Changes(service_account="x" * 70_000)),
     "all fields together": lambda: Admit(
         Changes(labels={"a": "x" * 30_000}, annotations={"a": "x" * 30_000}, node_selector={"a": "x" * 30_000})
@@ -366,6 +370,14 @@ async def test_answer_larger_than_one_over_the_wire_may_be_is_broken(kind: Kind,
     """R8.3: as for the webhook. An iterator without end is left where the limit is."""
     async with caller_of(kind(lambda request: TOO_LARGE[large]())) as caller:
         assert "65536" in await cause_of(caller)
+
+
+@both
+@pytest.mark.parametrize("name", ["0", "key"])
+async def test_toleration_without_end_is_left_at_the_first_field_that_it_may_not_have(kind: Kind, name: str) -> None:
+    endless = Endless(name)
+    async with caller_of(kind(lambda request: Admit(Changes(tolerations=(endless,))))) as caller:  # type: ignore[arg-type]
+        assert f"'{name}' is not a field of a toleration" in await cause_of(caller)
 
 
 texts = st.text(st.characters(codec="utf-8"), max_size=40) | st.integers(0, 40_000).map(lambda n: "x" * n)
