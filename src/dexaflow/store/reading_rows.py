@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Generic, TypeVar
 
 from dexaflow.model.dags import DagSpec
@@ -20,6 +21,12 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+
+def _seconds_between(start: str | None, end: str | None) -> float | None:
+    if start is None or end is None:
+        return None
+    return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +109,11 @@ class RunRow:
     stop: str
     waits_because: str
 
+    @property
+    def seconds(self) -> float | None:
+        """How long it ran, None until it has ended."""
+        return _seconds_between(self.started_at, self.ended_at)
+
 
 @dataclass(frozen=True, slots=True)
 class AttemptRow:
@@ -146,6 +158,11 @@ class AttemptRow:
     log_bytes: int
     logical_date: str | None
     run_after: str
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it ran, None until it has ended."""
+        return _seconds_between(self.started_at, self.ended_at)
 
 
 @dataclass(frozen=True, slots=True)

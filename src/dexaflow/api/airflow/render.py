@@ -1,7 +1,6 @@
 """Our rows in Airflow's shapes."""
 
 import uuid
-from datetime import datetime
 
 from dexaflow.api.airflow import shapes
 from dexaflow.api.airflow.states import in_airflows_words
@@ -20,7 +19,6 @@ __all__ = [
     "import_error",
     "note_of",
     "pool",
-    "seconds_between",
     "task",
     "task_instance",
     "task_instance_try",
@@ -37,13 +35,6 @@ def _uuid(text: str) -> str:
         return str(uuid.UUID(text))
     except ValueError:
         return str(uuid.uuid5(_OURS, text))
-
-
-def seconds_between(start: str | None, end: str | None) -> float | None:
-    """Return the seconds from one kept time to another, None where one is missing."""
-    if start is None or end is None:
-        return None
-    return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
 
 
 def dag_version(version_id: int, dag_id: str, number: int, created_at: str) -> shapes.DagVersion:
@@ -146,7 +137,7 @@ def dag_run(row: RunRow) -> shapes.DagRun:
         "dag_versions": [dag_version(row.version_id, row.dag_id, row.version_number, row.version_created_at)],
         "data_interval_end": row.data_interval_end,
         "data_interval_start": row.data_interval_start,
-        "duration": seconds_between(row.started_at, row.ended_at),
+        "duration": row.seconds,
         "end_date": row.ended_at,
         "last_scheduling_decision": None,
         "logical_date": row.logical_date,
@@ -185,7 +176,7 @@ def task_instance_try(row: AttemptRow) -> shapes.TaskInstanceTry:
         "dag_id": row.dag_id,
         "dag_run_id": row.run_id,
         "dag_version": dag_version(row.version_id, row.dag_id, row.version_number, row.version_created_at),
-        "duration": seconds_between(row.started_at, row.ended_at),
+        "duration": row.seconds,
         "end_date": row.ended_at,
         "executor": None,
         "executor_config": "{}",

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dexaflow.admission.results import Outcome
-from dexaflow.api.airflow.render import seconds_between
 from dexaflow.api.own import render, shapes
 from dexaflow.base.text import NO_REASON
 from dexaflow.model.states import ENDED, HOLDS_SLOTS, State
@@ -72,7 +71,7 @@ def explain(
         },
         "end": {
             "ended_at": row.ended_at,
-            "seconds": seconds_between(row.started_at, row.ended_at),
+            "seconds": row.seconds,
             "exit_code": row.exit_code,
             "reason": row.reason if over else "",
             "retry_at": row.retry_at,

@@ -2,7 +2,6 @@
 
 from dataclasses import asdict
 
-from dexaflow.api.airflow.render import seconds_between
 from dexaflow.api.answers import kept_json
 from dexaflow.api.own import shapes
 from dexaflow.api.ports import HookStatus
@@ -98,7 +97,7 @@ def run(row: RunRow, task_states: dict[str, int]) -> shapes.Run:
         "queued_at": row.queued_at,
         "started_at": row.started_at,
         "ended_at": row.ended_at,
-        "seconds": seconds_between(row.started_at, row.ended_at),
+        "seconds": row.seconds,
         "conf": json_object(row.conf),
         "note": row.note,
         "triggered_by": row.triggered_by,
@@ -132,7 +131,7 @@ def task_instance(row: AttemptRow) -> shapes.TaskOut:
         "started_at": row.started_at,
         "ended_at": row.ended_at,
         "retry_at": row.retry_at,
-        "seconds": seconds_between(row.started_at, row.ended_at),
+        "seconds": row.seconds,
         "exit_code": row.exit_code,
         "host": row.host,
         "log_bytes": row.log_bytes,
