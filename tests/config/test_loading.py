@@ -382,6 +382,14 @@ def test_a_key_given_twice_is_a_problem(problems: Problems, text: str, key: str,
     assert found.problem == f"given twice, on {lines}"
 
 
+def test_a_key_of_any_characters_is_named_with_escapes(problems: Problems) -> None:
+    """Whatever is wrong with it."""
+    found = problems('"a\\u202e": 1\n"a\\u202e": 2')
+
+    assert {problem.key for problem in found} == {r"a\u202e"}
+    assert sorted(problem.problem for problem in found) == ["given twice, on lines 1 and 2", "unknown key"]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 
-__all__ = ["MAX_REASON_BYTES", "NO_REASON", "clean_reason", "cut", "quoted", "shown", "size_in_utf8"]
+__all__ = ["MAX_REASON_BYTES", "NO_REASON", "clean_reason", "cut", "quoted", "shortened", "shown", "size_in_utf8"]
 
 MAX_REASON_BYTES = 512  # spec, "The answer"
 NO_REASON = "no reason given"  # R4.3: a hold or a refusal without one is legal, and shown so
@@ -77,9 +77,14 @@ def shown(text: str) -> str:
     return "".join(c if c.isprintable() or unicodedata.category(c) not in _HIDDEN else _escape(c) for c in text)
 
 
+def shortened(text: str, most: int = 120) -> str:
+    """Return `text` as `shown`, cut to about `most` characters."""
+    return shown(text if len(text) <= most else text[: most - 3] + "...")
+
+
 def quoted(text: str, most: int = 80) -> str:
-    """Return `text` as `shown`, in quotes, cut to about `most` characters: for error messages."""
-    return f"'{shown(text if len(text) <= most else text[: most - 3] + '...')}'"
+    """Return `text` as `shortened`, in quotes: for error messages."""
+    return f"'{shortened(text, most)}'"
 
 
 def _escape(character: str) -> str:

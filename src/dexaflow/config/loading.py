@@ -10,7 +10,7 @@ from typing import Any
 
 from dexaflow.base.errors import ConfigError, ConfigErrors
 from dexaflow.base.nearness import nearest
-from dexaflow.base.text import shown
+from dexaflow.base.text import shortened, shown
 from dexaflow.config.checks import WEBHOOK, check_together
 from dexaflow.config.environment import read_environment
 from dexaflow.config.schema import Config, Key
@@ -197,7 +197,7 @@ def _children(prefix: str, keys: Mapping[str, Key], sections: frozenset[str]) ->
 
 
 def _shown_key(key: str) -> str:
-    return shown(key if len(key) <= 120 else key[:117] + "...") or "''"
+    return shortened(key) or "''"
 
 
 def _value(key: Key, node: Node, base_dir: Path) -> Any:  # Any: the key's own type; None for null

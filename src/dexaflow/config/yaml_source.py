@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from dexaflow.base.errors import ConfigError
+from dexaflow.base.text import shortened
 
 __all__ = ["MAX_BYTES", "Listing", "Node", "Scalar", "ScalarType", "Section", "read_yaml", "scalar"]
 
@@ -130,13 +131,13 @@ class _Reading:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-            what = error.problem or error.context or "it does not parse"
-            raise _Stop(ConfigError(self.origin, f"not YAML{where}: {_one_line(what)}", "correct it there")) from None
+            what = shortened(error.problem or error.context or "it does not parse")
+            raise _Stop(ConfigError(self.origin, f"not YAML{where}: {what}", "correct it there")) from None
         except UnicodeEncodeError:  # bytes of an environment variable that are not UTF-8
             raise _Stop(ConfigError(self.origin, "is not UTF-8", "write it as UTF-8")) from None
         except yaml.YAMLError as error:
-            what = getattr(error, "reason", "") or "it holds characters that YAML does not allow"
-            raise _Stop(ConfigError(self.origin, f"not YAML: {_one_line(what)}", "write it as UTF-8 text")) from None
+            what = shortened(str(getattr(error, "reason", "") or "it holds characters that YAML does not allow"))
+            raise _Stop(ConfigError(self.origin, f"not YAML: {what}", "write it as UTF-8 text")) from None
 
     def _stop(self, event: Any, problem: str, fix: str) -> _Stop:
         mark = event.start_mark
@@ -179,7 +180,7 @@ class _Reading:
             value = self._node(next(events), events, full, depth + 1)
             if key in entries:
                 problem = f"given twice, on lines {lines[key]} and {line}"
-                self.problems.append(ConfigError(_one_line(full), problem, "keep one of them"))
+                self.problems.append(ConfigError(shortened(full), problem, "keep one of them"))
                 continue
             entries[key], lines[key] = value, line
         return Section(entries)
@@ -202,9 +203,3 @@ class _Reading:
 
 def _line(event: Any) -> int:  # Any: the stubs allow an event without a place, which a parser's never is
     return int(event.start_mark.line) + 1
-
-
-def _one_line(text: object) -> str:
-    """Return `text` cut to a line's length, whatever it holds."""
-    cleaned = "".join(c if c.isprintable() else "\ufffd" for c in str(text))
-    return cleaned if len(cleaned) <= 120 else cleaned[:117] + "..."
