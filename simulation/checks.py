@@ -7,7 +7,7 @@ moment a promise is broken.
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 from dexaflow.admission import Admit, Hold, Refuse
@@ -18,50 +18,14 @@ from dexaflow.model.attempt import Attempt
 from dexaflow.model.dags import TaskSpec
 from dexaflow.model.execution import Execution
 from dexaflow.policy.policy import Policy
+from simulation.check import EPSILON, Check, Violation, Walk
 from simulation.drawing import Drawn
+from simulation.probing import OneProbesInTurn
 from simulation.reading import ENDED, IN_USE, Outside, Row, Seen
-from simulation.record import Broken, Process, Question, Record, Start, Try, shown_try
+from simulation.record import Broken, Issued, Process, Question, Record, Spoken, Start, Try, shown_try
+from simulation.tokens import TokensOpenTheirOwnDoor
 
-__all__ = ["Check", "Checks", "Violation"]
-
-EPSILON = 1e-3
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A promise that was broken: which one, and how it showed."""
-
-    check: str
-    promise: str
-    how: str
-
-
-@dataclass(slots=True)
-class Walk:
-    """One attempt's way through the hooks, as seen from outside: which was asked, and which was passed by."""
-
-    questions: dict[str, Question] = field(default_factory=dict)
-    bypassed: set[str] = field(default_factory=set)
-
-
-class Check:
-    """One promise; its docstring is the sentence. Overrides what it wants to be told of."""
-
-    def __init__(self, all_: "Checks") -> None:
-        self.all = all_
-
-    def fail(self, how: str) -> None:
-        promise = " ".join((self.__doc__ or "").split())
-        self.all.violations.append(Violation(type(self).__name__, promise, how))
-
-    def asked(self, question: Question) -> None: ...
-    def answered(self, question: Question) -> None: ...
-    def minted(self, start: Start, walk: Walk | None) -> None: ...
-    def started(self, start: Start, launch: Launch) -> None: ...
-    def begun(self, process: Process) -> None: ...
-    def seen(self, before: Seen, after: Seen) -> None: ...
-    def passed(self, seconds: float) -> None: ...
-    def ended(self, seen: Seen) -> None: ...
+__all__ = ["Checks"]
 
 
 class NothingUnchecked(Check):
@@ -307,6 +271,11 @@ class BreakerKeepsQuiet(Check):
     def is_open(self, plane: int, hook: str) -> bool:
         return self._fuses[plane, hook].opened_at is not None
 
+    def probe_due(self, plane: int, hook: str) -> float | None:
+        """When the hook may be asked again; None: it may be now, or somebody finds out already."""
+        fuse = self._fuses[plane, hook]
+        return None if fuse.opened_at is None or fuse.probe is not None else fuse.opened_at + 30.0
+
     def asked(self, question: Question) -> None:
         fuse = self._fuses[question.plane, question.hook]
         if fuse.opened_at is None:
@@ -491,16 +460,23 @@ class Checks:
         self._tasks = {(dag.dag_id, t.task_id): t for _, dag in drawn.dags for t in dag.tasks}
         self._dag_of: dict[str, str] = {}
         self._first = drawn.hooks[0].name if drawn.hooks else ""
+        self.up_seconds = 0.0  # for how long control planes have been up
+        self.planes = 0  # that have begun
         self._leading: int | None = None
         self._ready: set[int] = set()
         self._died: dict[int, int] = {}
         self._failed_writes: list[tuple[int, float]] = []
         self._looked_at = record.now()
         self._touched: dict[str, float] = {}
+        self._done: dict[Try, float] = {}  # when anything was last done about a try
+        self._speaking: list[Spoken] = []
+        self._last_launch: dict[str, str | None] = {}  # by attempt
         self._all = [kind(self) for kind in (
             NothingUnchecked, RefusedNeverRan, NothingTwice, NothingLost, SlotsAreExact, NothingElseChanged,
-            BreakerKeepsQuiet, BrokenWaitingEnds, HeldIsAskedAgain, ReviewsAreWhole,
+            BreakerKeepsQuiet, OneProbesInTurn, BrokenWaitingEnds, HeldIsAskedAgain, ReviewsAreWhole,
+            TokensOpenTheirOwnDoor,
         )]  # fmt: skip
+        self._tokens = next(check for check in self._all if isinstance(check, TokensOpenTheirOwnDoor))
         self._by_itself = NothingFailsByItself(self)
         self.fuses = next(check for check in self._all if isinstance(check, BreakerKeepsQuiet))
 
@@ -508,6 +484,7 @@ class Checks:
 
     def leads(self, plane: int) -> None:
         self.pass_time()
+        self.planes += 1
         self._leading = plane
 
     def serves(self, plane: int) -> None:
@@ -536,12 +513,14 @@ class Checks:
         key = question.plane, question.tried
         walk = self.walks.get(key)
         if walk is None or question.hook == self._first:
-            walk = self.walks[key] = Walk()
+            walk = self.walks[key] = Walk(self.record.now())
         walk.questions[question.hook] = question
+        self._done[question.tried] = self.record.now()
         for check in self._all:
             check.asked(question)
 
     def answered(self, question: Question) -> None:
+        self._done[question.tried] = self.record.now()
         for check in self._all:
             check.answered(question)
 
@@ -549,11 +528,12 @@ class Checks:
         tried = attempt.run_id, attempt.task_id, attempt.try_number
         walk = self.walks.get((plane, tried))
         if not put and (walk is None or hook == self._first):
-            walk = self.walks[plane, tried] = Walk()
+            walk = self.walks[plane, tried] = Walk(self.record.now())
         if walk is None:
             self._by_itself.fail(f"{hook} is said to have been asked about {shown_try(tried)}")
             return
         self.record.count(f"outcome {outcome}")
+        self._done[tried] = self.record.now()
         if not put:
             walk.questions.pop(hook, None)
             self.record.say("  {} passed by for {}: {}", hook, shown_try(tried), outcome)
@@ -573,6 +553,32 @@ class Checks:
         self.record.say("  token for {} ({})", shown_try(tried), launch_id[-6:])
         for check in self._all:
             check.minted(start, self.walks.get((plane, tried)))
+
+    def issued(self, secret: str, attempt_id: str, launch_id: str) -> None:
+        self.pass_time()
+        issued = Issued(secret, attempt_id, launch_id, self.up_seconds, self.planes)
+        self.record.issued[secret] = issued
+        for check in self._all:
+            check.issued(issued)
+
+    def says(self, what: str, launch_id: str) -> None:
+        """An agent begins to say something of its own."""
+        self._tokens.says(what, launch_id)
+
+    def speaks(self, plane: int, door: str, secret: str, launch_id: str) -> Spoken:
+        """Somebody shows a token; how it ends is told to `spoke`."""
+        self.pass_time()
+        counts = self.counts(launch_id)
+        spoken = Spoken(plane, door, self.record.issued.get(secret), launch_id, counted=counts, always=counts)
+        self._speaking.append(spoken)
+        return spoken
+
+    def spoke(self, spoken: Spoken, status: int | None) -> None:
+        self.pass_time()
+        self._speaking.remove(spoken)
+        spoken.status = status
+        for check in self._all:
+            check.spoke(spoken)
 
     def started(self, start: Start, launch: Launch) -> None:
         for check in self._all:
@@ -601,12 +607,16 @@ class Checks:
             was = before.rows.get(attempt_id)
             if row is was:
                 continue
-            self._touched[attempt_id] = self.record.now()
+            self._touched[attempt_id] = self._done[row.tried] = self.record.now()
             self._dag_of[row.run_id] = row.dag_id
+            self._last_launch[attempt_id] = row.launch_id
             if row.launch_id is not None:
                 self.launched_at.setdefault(row.launch_id, self.record.now())
             if was is None or was.state != row.state:
                 self.record.say("{} is {}{}", shown_try(row.tried), row.state, f": {row.reason}" if row.reason else "")
+        for spoken in self._speaking:
+            counts = self.counts(spoken.launch_id)
+            spoken.counted, spoken.always = spoken.counted or counts, spoken.always and counts
         for check in self._all:
             check.seen(before, after)
 
@@ -615,6 +625,7 @@ class Checks:
         now = self.record.now()
         seconds, self._looked_at = now - self._looked_at, now
         if seconds > 0:
+            self.up_seconds += seconds * self.up
             for check in self._all:
                 check.passed(seconds)
 
@@ -631,9 +642,25 @@ class Checks:
         return self._leading is not None
 
     @property
+    def leading(self) -> int | None:
+        """Which control plane leads."""
+        return self._leading
+
+    @property
     def able(self) -> bool:
         """Whether it can do what it wants to: nothing hinders it."""
         return self._leading is not None and self._leading in self._ready and self.store_works
+
+    def counts(self, launch_id: str) -> bool:
+        """Whether a launch counts now."""
+        started = self.record.minted.get(launch_id)
+        row = None if started is None else self.now.rows.get(started.attempt_id)
+        return row is not None and row.launch_id == launch_id and row.state in ("launching", "running")
+
+    def was_last(self, launch_id: str) -> bool:
+        """Whether a launch is its attempt's latest, and was not taken back."""
+        started = self.record.minted.get(launch_id)
+        return started is not None and self._last_launch.get(started.attempt_id) == launch_id
 
     def task(self, tried: Try) -> TaskSpec:
         return self._tasks[self._dag_of[tried[0]], tried[1]]
@@ -644,6 +671,18 @@ class Checks:
     def is_asked(self, tried: Try) -> bool:
         walk = None if self._leading is None else self.walks.get((self._leading, tried))
         return walk is not None and any(q.answer is None for q in walk.questions.values())
+
+    def somebody_is_asked(self, plane: int) -> bool:
+        return any(q.answer is None for p, walk in self.walks.items() if p[0] == plane for q in walk.questions.values())
+
+    def last_done(self, row: Row) -> float:
+        """When anything was last asked about a row, answered or written."""
+        return self._done[row.tried]
+
+    def troubled(self, plane: int) -> bool:
+        """Whether a write failed so lately that what it was about may still be set aside."""
+        now = self.record.now()
+        return any(of == plane and now - at < 130.0 for of, at in self._failed_writes)
 
     def idle_for(self, row: Row) -> float:
         """Seconds since anything was done about a row, while something could have been."""

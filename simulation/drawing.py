@@ -68,6 +68,7 @@ class Drawn:
     unlucky_starts: float  # share of launches that start late, badly or never
     unlucky_tasks: float  # share of tasks that fail or die
     slow_store: float
+    sleepers: float  # share of tasks that take many minutes, or whose agents stand still for as long
 
 
 def draw(seed: int) -> Drawn:
@@ -108,6 +109,7 @@ def draw(seed: int) -> Drawn:
         unlucky_starts=chance.choice([0.0, 0.05, 0.3]),
         unlucky_tasks=chance.choice([0.0, 0.1, 0.4]),
         slow_store=chance.choice([0.0, 0.002, 0.002, 0.02, 0.2]),
+        sleepers=0.2 if long else 0.0,
     )
 
 
@@ -204,7 +206,7 @@ def _weather(chance: Random, until: float) -> Weather:
     return Weather(until, broken, kinds, crowded=chance.choice([0.0, 0.0, 0.02, 0.2]))
 
 
-OFTEN = ("cancel", "cancel", "clear", "clear", "pause", "unpause", "ask now", "resize pool")
+OFTEN = ("cancel", "cancel", "clear", "clear", "pause", "unpause", "ask now", "resize pool", "stolen tokens")
 SELDOM = (
     "crash",
     "crash",

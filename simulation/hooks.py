@@ -58,6 +58,7 @@ class SimulatedHook:
         if not self.calm and chance.random() < weather.crowded:
             waited = chance.choice([0.5, 5.0, 20.0, 65.0])  # for a connection: pacing, and no failure
             await asyncio.sleep(waited)
+            question.put_at = self._record.now()
         broken = not self.calm and chance.random() < weather.broken
         took = chance.choice([0.0, 0.001, 0.01, 0.1, 0.45])
         if broken:

@@ -21,7 +21,8 @@ from dexaflow.store.engine import open_writer
 from dexaflow.store.migrating import migrate
 from dexaflow.store.transaction import Tx
 from dexaflow.tokens.keys import SigningKey, generate
-from simulation.checks import Checks, Violation
+from simulation.check import Violation
+from simulation.checks import Checks
 from simulation.drawing import Drawn, Event, draw
 from simulation.hooks import SimulatedHook
 from simulation.loop import SimulatedClock, SteppedLoop
@@ -106,6 +107,7 @@ class _Night:
             chance=Random(f"machine {drawn.seed}"), record=self._record, checks=self._checks,
             server=lambda: next((p for p in reversed(self._planes) if p.ready), None),
             unlucky_starts=drawn.unlucky_starts, unlucky_tasks=drawn.unlucky_tasks,
+            sleepers=drawn.sleepers, until=began + drawn.busy,
         )  # fmt: skip
         self._around = Surroundings(
             database=database, clock=clock, key=_key(), machine=self._machine, hooks=hooks, record=self._record,
@@ -256,6 +258,8 @@ class _Night:
                 self._spawn(self._stalled(event.seconds))
             case "kill agent":
                 self._machine.kill_some(event.number)
+            case "stolen tokens":
+                self._machine.steal(event.number)
 
     async def _person(self, plane: ControlPlane, event: Event) -> None:
         number, drawn, commands = event.number, self._drawn, plane.commands

@@ -5,16 +5,20 @@ whatever its code still runs on its way out.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+import json
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import Engine
+from starlette.requests import Request as HttpRequest
+from starlette.routing import Route
 
 from dexaflow.admission.decisions import Request
 from dexaflow.admission.gate import Gate
 from dexaflow.admission.results import Admitted, Outcome
+from dexaflow.api.agent_routes import agent_routes
 from dexaflow.base.clock import Clock
 from dexaflow.base.errors import DexaflowError
 from dexaflow.dispatch.dispatcher import Dispatcher
@@ -26,18 +30,21 @@ from dexaflow.reports.logs import LogFiles
 from dexaflow.reports.watch import Watch
 from dexaflow.scheduling.loop import Scheduler
 from dexaflow.scheduling.retries import seconds_to_retry
+from dexaflow.server.agents import AgentDesk
 from dexaflow.server.commands import ServerCommands
 from dexaflow.server.upkeep import keep_time, take_up
 from dexaflow.store import leading, people
 from dexaflow.store.bridge import Store, UpClock, run_alone
 from dexaflow.store.engine import open_writer
-from dexaflow.tokens.keys import SigningKey
+from dexaflow.tokens.keys import SigningKey, public_keys
 from dexaflow.tokens.launch import Launched
+from dexaflow.tokens.lifetime import Up
 from dexaflow.tokens.mint import Minter
-from dexaflow.tokens.token import AgentToken
+from dexaflow.tokens.token import AgentToken, Claims
+from dexaflow.tokens.verify import Verifier
 from simulation.checks import Checks
 from simulation.hooks import Alive, AskedHook
-from simulation.machine import Machine, SimulatedExecutor
+from simulation.machine import HEARTBEAT, Machine, SimulatedExecutor
 from simulation.queueing import QueueingStore
 from simulation.record import Record
 
@@ -105,7 +112,7 @@ class ControlPlane(Alive):
         self._root: asyncio.Task[None] | None = None
         self._store: KillableStore | None = None
         self.executor = SimulatedExecutor(around.machine, number)
-        self.reports: AgentReports
+        self._doors: Mapping[str, Route]
         self.commands: ServerCommands
         self.dispatcher: Dispatcher
         self.gate: Gate
@@ -166,6 +173,19 @@ class ControlPlane(Alive):
             self._around.checks.failed_by_itself(f"a request failed: {failure!r}")
         return None
 
+    async def post(self, door: str, token: str, body: bytes) -> tuple[int, Any]:
+        """Do what the server does with an agent's POST; returns the status, and what the body says."""
+        scope = {
+            "type": "http", "method": "POST", "path": f"/agent/v1/{door}", "query_string": b"offset=0",
+            "headers": [(b"authorization", f"Bearer {token}".encode("latin-1"))],
+        }  # fmt: skip
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        answer = await self._doors[door].endpoint(HttpRequest(scope, receive))
+        return answer.status_code, json.loads(answer.body)
+
     async def _run(self) -> None:
         around = self._around
         clock, new_id, record, checks = around.clock, around.new_id, around.record, around.checks
@@ -198,8 +218,9 @@ class ControlPlane(Alive):
                 wake_scheduler=scheduler.wake,
             )  # fmt: skip
             self.executor.on_exit(watch.exited)
+            minter = _Minter(self, around, up)
             line = Line(
-                policy=lambda: around.policy, gate=gate, minter=_Minter(self, around), executor=self.executor,
+                policy=lambda: around.policy, gate=gate, minter=minter, executor=self.executor,
                 store=store, clock=clock, new_id=new_id, parallelism=around.parallelism, term=term,
                 retry=seconds_to_retry,
             )  # fmt: skip
@@ -208,10 +229,13 @@ class ControlPlane(Alive):
                 retry=seconds_to_retry, wake_scheduler=scheduler.wake,
             )  # fmt: skip
             nowhere = around.database.parent
-            self.reports = AgentReports(
+            reports = AgentReports(
                 store, LogFiles(nowhere), watch, versions=nowhere, retry=seconds_to_retry,
                 wake_scheduler=scheduler.wake,
             )  # fmt: skip
+            verifier = Verifier(public_keys(around.key), up)
+            desk = AgentDesk(reports, minter, heartbeat_seconds=HEARTBEAT)
+            self._doors = {route.path.rpartition("/")[2]: route for route in agent_routes(desk, verifier)}
             self.commands = ServerCommands(
                 store, gate, self.dispatcher, scheduler, watch, clock=clock,
             )  # fmt: skip
@@ -247,8 +271,8 @@ class KillableStore(Store, Protocol):
 class _Minter(Minter):
     """The real one; each token it gives is noted."""
 
-    def __init__(self, plane: ControlPlane, around: Surroundings) -> None:
-        super().__init__(around.key, around.clock)
+    def __init__(self, plane: ControlPlane, around: Surroundings, up: Up) -> None:
+        super().__init__(around.key, up)
         self._plane = plane
         self._around = around
 
@@ -257,7 +281,18 @@ class _Minter(Minter):
         token = super().mint(admitted, launched)
         if not self._plane.dead:
             self._around.checks.minted(self._plane.number, admitted, token.attempt_id, token.launch_id)
+            self._note(token)
         return token
+
+    def renew(self, claims: Claims) -> AgentToken:
+        """See `Minter.renew`."""
+        token = super().renew(claims)
+        if not self._plane.dead:
+            self._note(token)
+        return token
+
+    def _note(self, token: AgentToken) -> None:
+        self._around.checks.issued(token.reveal(), token.attempt_id, token.launch_id)
 
 
 class _Observer:

@@ -6,7 +6,7 @@ from typing import Any
 
 from dexaflow.admission import Admit, Hold, Refuse, Request
 
-__all__ = ["Broken", "Process", "Question", "Record", "Start", "Try", "key_of", "shown_try"]
+__all__ = ["Broken", "Issued", "Process", "Question", "Record", "Spoken", "Start", "Try", "key_of", "shown_try"]
 
 Try = tuple[str, str, int]  # run, task, try number: one try, as hooks and people know it
 
@@ -31,6 +31,7 @@ class Question:
     plane: int
     hook: str
     request: Request
+    put_at: float = 0.0  # once it had waited for its connection
     answered: int = 0  # the number of its end; 0: it has none (yet)
     answered_at: float = 0.0
     answer: Answer | None = None  # None: not yet, or whoever asked died first
@@ -65,6 +66,30 @@ class Process:
     turned_away: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A token that was given out."""
+
+    secret: str
+    attempt_id: str
+    launch_id: str
+    up_at: float  # for how long control planes had been up by then
+    planes: int  # how many of them had begun
+
+
+@dataclass(slots=True, eq=False)
+class Spoken:
+    """One request at the doors for agents, by whomever."""
+
+    plane: int
+    door: str
+    issued: Issued | None  # the token that was shown; None: one that nobody gave out
+    launch_id: str  # what it spoke of
+    counted: bool  # whether that launch counted at some moment meanwhile
+    always: bool  # or all the while
+    status: int | None = None  # of the answer; None: there was none
+
+
 def key_of(request: Request) -> Try:
     return request.run_id, request.task_id, request.try_number
 
@@ -83,6 +108,7 @@ class Record:
     questions: list[Question] = field(default_factory=list)
     by_try: dict[Try, list[Question]] = field(default_factory=dict)
     minted: dict[str, Start] = field(default_factory=dict)  # by launch
+    issued: dict[str, Issued] = field(default_factory=dict)  # by secret
     starts: list[Start] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
@@ -104,7 +130,7 @@ class Record:
         return [f"{at - self.began:9.3f}  {text.format(*values)}" for at, text, values in self._lines]
 
     def asked(self, plane: int, hook: str, request: Request) -> Question:
-        question = Question(self.next(), self.now(), plane, hook, request)
+        question = Question(self.next(), self.now(), plane, hook, request, self.now())
         self.questions.append(question)
         self.by_try.setdefault(question.tried, []).append(question)
         self.count("questions")

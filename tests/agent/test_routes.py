@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +15,6 @@ from hypothesis import strategies as st
 from starlette.applications import Starlette
 
 from dexaflow.api.agent_routes import MAX_LOG_PART_BYTES, Finish, Gone, agent_routes
-from dexaflow.base.clock import SystemClock
 from dexaflow.base.errors import StoreError
 from dexaflow.executors.ports import Launch
 from dexaflow.tokens.keys import generate, public_keys
@@ -38,7 +38,7 @@ def a_launch(ledger: Ledger) -> Launch:
 
 @asynccontextmanager
 async def client_of(ledger: Ledger, launch: Launch | None = None) -> AsyncIterator[httpx.AsyncClient]:
-    app = Starlette(routes=agent_routes(ledger, Verifier(public_keys(PROOFS.key), SystemClock())))
+    app = Starlette(routes=agent_routes(ledger, Verifier(public_keys(PROOFS.key), time.monotonic)))
     headers = {} if launch is None else {"Authorization": f"Bearer {launch.token.reveal()}"}
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://x/agent/v1", headers=headers) as client:

@@ -8,8 +8,9 @@ import pytest
 
 from dexaflow.admission import admit, hold, refuse
 from dexaflow.admission.results import Outcome
+from dexaflow.base.errors import StoreError
 from dexaflow.model.states import State
-from tests.dispatch.world import BROKEN, world
+from tests.dispatch.world import BROKEN, SimulatedHook, world
 from tests.store.world import a_task
 from tests.virtual_time import run_virtually
 
@@ -125,6 +126,51 @@ def test_after_five_failures_one_question_in_30_seconds_by_the_one_asked_longest
             assert max(gaps) <= 31.0
             tried = [request.task_id for _, request in probes]
             assert len(set(tried[:12])) == 12  # not the same one twice while others wait
+
+    run_virtually(test)
+
+
+def test_who_had_to_wait_for_an_earlier_hook_was_asked_when_its_question_was_put(tmp_path: Path) -> None:
+    """R7.4: the one asked longest ago, and not the one that set out first."""
+
+    async def test() -> None:
+        async with world(tmp_path, recheck=3000.0) as w:
+            first, second = SimulatedHook("first", takes=10.0), SimulatedHook("second")
+            w.hooks = [first, second]
+            await w.crash()
+            w.start()
+            second.always(BROKEN)
+            w.register(a_task("late"))
+            w.register(*(a_task(f"t{i}") for i in range(4)), dag_id="e")
+            w.trigger()
+            await w.seconds(1)
+            first.takes = 0.01
+            w.trigger("r2", "e")
+            await w.seconds(45)
+            asked = [request.task_id for _, request in second.asked]
+            assert asked[:5] == ["t0", "t1", "t2", "t3", "late"]
+            assert asked[5:] == ["t0"]
+
+    run_virtually(test)
+
+
+def test_a_probe_whose_end_could_not_be_written_has_had_its_turn(tmp_path: Path) -> None:
+    """R7.4: not the same one twice while others wait."""
+
+    async def test() -> None:
+        async with world(tmp_path, recheck=3000.0) as w:
+            w.hook.always(BROKEN)
+            w.register(*(a_task(f"t{i}") for i in range(5)))
+            w.trigger()
+            await w.seconds(5)
+            w.hook.takes = 1.0
+            while len(w.hook.asked) < 6:
+                await w.seconds(0.1)
+            w.store_fails = lambda: StoreError("database or disk is full")
+            await w.seconds(10)
+            w.store_fails = lambda: None
+            await w.seconds(40)
+            assert [request.task_id for _, request in w.hook.asked[5:]] == ["t0", "t1"]
 
     run_virtually(test)
 

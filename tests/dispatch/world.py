@@ -245,7 +245,7 @@ class World:
         )  # fmt: skip
         self.executor.on_exit(self.watch.exited)
         line = Line(
-            policy=Policy, gate=gate, minter=Minter(self.key, self.clock), executor=self.executor, store=store,
+            policy=Policy, gate=gate, minter=Minter(self.key, self.up), executor=self.executor, store=store,
             clock=self.clock, new_id=self.new_id, parallelism=self.parallelism, term=self.term,
             retry=seconds_to_retry,
         )  # fmt: skip

@@ -1,12 +1,12 @@
 """Proofs for tests of what comes after the gate: an admitted attempt, its launch, its token."""
 
 import secrets
+import time
 import uuid
 from dataclasses import dataclass
 
 from dexaflow.admission import results
 from dexaflow.admission.results import Admitted
-from dexaflow.base.clock import SystemClock
 from dexaflow.executors.ports import Launch
 from dexaflow.model.attempt import Attempt
 from dexaflow.model.dags import TaskSpec
@@ -40,7 +40,7 @@ class Proofs:
     @classmethod
     def fresh(cls) -> "Proofs":
         key = generate()
-        return cls(key, Minter(key, SystemClock()))
+        return cls(key, Minter(key, time.monotonic))
 
     def launch(self) -> Launch:
         proof = admitted()

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,7 +13,6 @@ from dexaflow.agent.folder import AgentState, Folder
 from dexaflow.agent.processes import all_processes
 from dexaflow.agent.spool import MAX_LOG_BYTES
 from dexaflow.api.agent_routes import Finish
-from dexaflow.base.clock import SystemClock
 from dexaflow.executors.ports import Exit, Launch
 from dexaflow.executors.process import ProcessExecutor
 from dexaflow.tokens.keys import public_keys
@@ -56,7 +56,7 @@ class World:
 
     @property
     def verifier(self) -> Verifier:
-        return Verifier(public_keys(self.proofs.key), SystemClock())
+        return Verifier(public_keys(self.proofs.key), time.monotonic)
 
     def new_executor(self, max_log_bytes: int = MAX_LOG_BYTES) -> ProcessExecutor:
         """Return an executor on the same folder, as a restart of the server makes one."""

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -33,7 +34,6 @@ from dexaflow.api.agent_routes import _finish
 from dexaflow.api.answers import encode, kept_json
 from dexaflow.api.bodies import check_body
 from dexaflow.api.problems import Problem
-from dexaflow.base.clock import SystemClock
 from dexaflow.base.durations import format_duration, parse_duration
 from dexaflow.base.errors import ConfigError, ConfigErrors, DagError, UsageError
 from dexaflow.base.text import MAX_REASON_BYTES, clean_reason, cut, quoted, shown
@@ -525,7 +525,7 @@ def agent_reports(data: bytes) -> None:
 
 
 _KEY = SigningKey(Ed25519PrivateKey.from_private_bytes(bytes(32)), "corpus")
-_VERIFIER = Verifier(public_keys(_KEY), SystemClock())
+_VERIFIER = Verifier(public_keys(_KEY), time.monotonic)
 
 
 def agent_tokens(data: bytes) -> None:

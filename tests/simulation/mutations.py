@@ -20,11 +20,17 @@ from dexaflow.dispatch import line as line_module
 from dexaflow.dispatch.dispatcher import Dispatcher
 from dexaflow.dispatch.line import Line
 from dexaflow.model.attempt import Attempt
+from dexaflow.model.states import State
 from dexaflow.policy.checked import Checked
 from dexaflow.reports.watch import Watch
 from dexaflow.store import admitting, bridge, leading, reporting
 from dexaflow.store.slots import Slots
 from dexaflow.store.transaction import Tx, from_iso
+from dexaflow.tokens import verify
+from dexaflow.tokens.lifetime import LIFETIME_SECONDS
+from dexaflow.tokens.mint import Minter
+from dexaflow.tokens.token import AgentToken, Claims
+from dexaflow.tokens.verify import Verifier
 
 __all__ = ["MUTATIONS", "Mutation"]
 
@@ -442,4 +448,111 @@ def the_try_that_is_failed_before_its_process_is_dead() -> Iterator[None]:
             await end(self, launch_id, why)
 
     with patch.object(Watch, "_end", mistaken):
+        yield
+
+
+@mutation("OneProbesInTurn", worlds=_breaks)
+def the_same_one_that_probes_every_time() -> Iterator[None]:
+    def mistaken(tx: Tx, hook: str, *, besides: frozenset[str]) -> Attempt | None:
+        latest = tx.one(
+            "SELECT attempt_id FROM task_instances WHERE state = 'held' AND hook = :h ORDER BY turn DESC LIMIT 1",
+            h=hook,
+        )  # fmt: skip
+        return None if latest is None else admitting.attempt_if(tx, latest.attempt_id, State.HELD)
+
+    with patch.object(admitting, "probe_candidate", mistaken):
+        yield
+
+
+@mutation("OneProbesInTurn", worlds=lambda drawn: _breaks(drawn) and drawn.busy >= 80.0)
+def the_fresh_attempt_that_takes_the_probe() -> Iterator[None]:
+    with patch.object(Dispatcher, "_others_wait", lambda *_: False):
+        yield
+
+
+@mutation("OneProbesInTurn", worlds=_breaks)
+def the_probe_that_waits_for_a_recheck() -> Iterator[None]:
+    with patch.object(Dispatcher, "_probe", _no_probe):
+        yield
+
+
+@mutation("OneProbesInTurn", worlds=_breaks)
+def the_turn_that_is_kept_by_whoever_has_had_it() -> Iterator[None]:
+    hold = admitting.hold
+
+    def mistaken(tx: Tx, held: Any, *, first_turn: bool, **how: Any) -> bool:
+        return hold(tx, held, first_turn=True, **how)
+
+    with patch.object(admitting, "hold", mistaken):
+        yield
+
+
+@mutation("TokensOpenTheirOwnDoor", worlds=lambda drawn: drawn.sleepers > 0)
+def the_token_that_never_expires() -> Iterator[None]:
+    with patch("dexaflow.tokens.mint.LIFETIME_SECONDS", 1e9):
+        yield
+
+
+@mutation("TokensOpenTheirOwnDoor", worlds=lambda drawn: drawn.sleepers > 0)
+def the_heartbeat_that_renews_nothing() -> Iterator[None]:
+    renew = Minter.renew
+
+    def mistaken(self: Minter, claims: Claims) -> AgentToken:
+        with patch.object(self, "_up", lambda: claims.until - LIFETIME_SECONDS):
+            return renew(self, claims)
+
+    with patch.object(Minter, "renew", mistaken):
+        yield
+
+
+@mutation("TokensOpenTheirOwnDoor", worlds=_befalls("clock step"))
+def the_token_that_ages_by_the_wall_clock() -> Iterator[None]:
+    def by_the_wall(up: Any) -> Callable[[], float]:
+        clock = up.__self__._clock
+        return lambda: float(clock.now().timestamp())
+
+    minting, verifying = Minter.__init__, Verifier.__init__
+    with (
+        patch.object(Minter, "__init__", lambda self, key, up: minting(self, key, by_the_wall(up))),
+        patch.object(Verifier, "__init__", lambda self, keys, up: verifying(self, keys, by_the_wall(up))),
+    ):
+        yield
+
+
+@mutation("TokensOpenTheirOwnDoor", worlds=_befalls("stolen tokens"))
+def the_signature_that_nobody_looks_at() -> Iterator[None]:
+    with patch.dict(verify._OPTIONS, verify_signature=False):
+        yield
+
+
+@mutation("TokensOpenTheirOwnDoor", worlds=_befalls("stolen tokens"))
+def the_token_that_starts_another_launch() -> Iterator[None]:
+    class AnyLaunch(str):
+        """Equal to whatever launch is named."""
+
+        __slots__ = ()
+
+        def __ne__(self, other: object) -> bool:
+            return False
+
+        __hash__ = str.__hash__
+
+    judge = Verifier.verify
+
+    def mistaken(self: Verifier, token: str) -> Claims:
+        claims = judge(self, token)
+        claims.launch_id = AnyLaunch(claims.launch_id)
+        return claims
+
+    with patch.object(Verifier, "verify", mistaken):
+        yield
+
+
+@mutation("TokensOpenTheirOwnDoor", worlds=_befalls("stolen tokens"))
+def the_launch_that_counts_after_its_end() -> Iterator[None]:
+    def mistaken(tx: Tx, attempt_id: str, launch_id: str) -> reporting.Beat | None:
+        row = tx.one("SELECT stop FROM task_instances WHERE attempt_id = :a", a=attempt_id)
+        return None if row is None else reporting.Beat(row.stop)
+
+    with patch.object(reporting, "heartbeat", mistaken):
         yield

@@ -20,7 +20,9 @@ def test_no_night_breaks_a_promise() -> None:
     assert not broken, "\n\n".join(broken[:3])
     for what in (
         "crashes", "second plane", "clock step", "full disk", "stall", "kill agent", "cancel", "clear", "pause",
-        "breakers opened", "breakers closed", "dispatch_failed", "agents turned away", "outcome admit", "outcome hold",
-        "outcome refuse", "outcome change_refused", "outcome error", "outcome breaker_open", "outcome fail_open",
+        "stolen tokens", "breakers opened", "breakers closed", "dispatch_failed", "agents turned away",
+        "outcome admit", "outcome hold", "outcome refuse",
+        "outcome change_refused", "outcome error", "outcome breaker_open", "outcome fail_open",
+        "doors: 200", "doors: 401", "doors: 403", "doors: 410",
     ):  # fmt: skip
         assert counts[what] > 0, what

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from simulation.checks import Violation
+from simulation.check import Violation
 from simulation.night import Outcome
 from simulation.running import told
 

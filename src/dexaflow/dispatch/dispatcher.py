@@ -274,8 +274,6 @@ class Dispatcher:
             self.dispatch(again)
 
     async def _walk_to_an_end(self, attempt: Attempt, *, recheck: bool, probe: str) -> None:
-        self._turn += 1
-        turn = self._turn
         for _ in range(_MAX_ANEW):
             walked = await self._line.walk(
                 attempt, may_probe=lambda hook: hook == probe or not self._others_wait(hook, attempt.id)
@@ -284,7 +282,7 @@ class Dispatcher:
                 break
         match walked:
             case Waits():
-                await self._hold(walked, turn, had_slots=not recheck)
+                await self._hold(walked, had_slots=not recheck)
             case Started():
                 self._forget(attempt.id)
                 log.info("attempt_launched", launch_id=walked.launch_id, **_fields(attempt))
@@ -310,12 +308,14 @@ class Dispatcher:
         failures = self._failures[attempt.id] = self._failures.get(attempt.id, 0) + 1
         pause = min(_LONGEST_PAUSE_SECONDS, _PAUSE_SECONDS * 2 ** (failures - 1))
 
+        turn = self._next_turn()
+
         def next_step(tx: Tx) -> bool:
             waited = admitting.broken_wait(tx, attempt.id)  # what came of this walk is not kept: what is kept counts
             ask = next_ask(
                 up=tx.up, recheck=self._recheck, jitter=self._jitter(), broken=waited > 0, broken_wait=waited
             )  # fmt: skip
-            return admitting.requeue(tx, attempt.id) or admitting.postpone(tx, attempt.id, ask.due)
+            return admitting.requeue(tx, attempt.id) or admitting.postpone(tx, attempt.id, ask.due, turn)
 
         if failures > 1:  # once may be a hiccup; then its author should know
             with suppress(StoreError):
@@ -343,8 +343,16 @@ class Dispatcher:
             return False
         return True
 
-    async def _hold(self, waits: Waits, turn: int, *, had_slots: bool) -> None:
-        held, jitter = waits.held, self._jitter()
+    def _next_turn(self) -> int:
+        """Return the place of an attempt that has just been asked: behind all others (R7.4).
+
+        When it has been asked, and not when that began: it may have waited long for a connection or an earlier hook.
+        """
+        self._turn += 1
+        return self._turn
+
+    async def _hold(self, waits: Waits, *, had_slots: bool) -> None:
+        held, jitter, turn = waits.held, self._jitter(), self._next_turn()
         retry = self._retry
 
         def write(tx: Tx) -> str:

@@ -51,7 +51,6 @@ from dexaflow.store.migrating import migrate
 from dexaflow.store.reading import Reader
 from dexaflow.store.transaction import Tx
 from dexaflow.tokens.keys import load_or_create, public_keys
-from dexaflow.tokens.lifetime import Outage
 from dexaflow.tokens.mint import Minter
 from dexaflow.tokens.verify import Verifier
 
@@ -123,7 +122,6 @@ async def _run(
         migrate(engine)
         base_up = run_alone(engine, leading.read_up, clock=clock, up=lambda: 0.0, new_id=new_id, term=None)
         up = UpClock(clock, base_up).up
-        last_up = run_alone(engine, leading.last_up, clock=clock, up=up, new_id=new_id, term=None)
         term = run_alone(engine, leading.take_lead, clock=clock, up=up, new_id=new_id, term=None)
         reached(Step.LEAD_TAKEN)
         found = run_alone(engine, leading.recover, clock=clock, up=up, new_id=new_id, term=term)
@@ -157,9 +155,8 @@ async def _run(
         log.warning(
             "fail_open", meaning="a broken hook admits attempts unchanged", hooks=[h.name for h in hooks.callers]
         )
-    minter = Minter(signing_key, clock)
-    outage = None if last_up is None else Outage(last_up, clock.now())
-    verifier = Verifier(public_keys(signing_key), clock, outage)
+    minter = Minter(signing_key, up)
+    verifier = Verifier(public_keys(signing_key), up)
     with folder.errors():
         executor = ProcessExecutor(folder.agents, folder.server_file)
     logs = LogFiles(folder.logs)

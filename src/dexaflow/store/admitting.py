@@ -263,12 +263,16 @@ def requeue(tx: Tx, attempt_id: str) -> bool:
     return move(tx, attempt_id, Event.REQUEUED, State.QUEUED, queued_at=None) is not None
 
 
-def postpone(tx: Tx, attempt_id: str, until: float) -> bool:
-    """Ask a held attempt later than it is due: asking it failed on our side, and must not be tried without a pause."""
+def postpone(tx: Tx, attempt_id: str, until: float, turn: int) -> bool:
+    """Ask a held attempt later than it is due: asking it failed on our side, and must not be tried without a pause.
+
+    It has had its `turn` all the same: a question whose end could not be written may have been put.
+    """
     return bool(
         tx.run(
-            "UPDATE task_instances SET next_ask_due = :due, next_ask_at = :at WHERE attempt_id = :a AND state = 'held'",
-            a=attempt_id, due=until, at=tx.at(until),
+            "UPDATE task_instances SET next_ask_due = :due, next_ask_at = :at, turn = :turn"
+            " WHERE attempt_id = :a AND state = 'held'",
+            a=attempt_id, due=until, at=tx.at(until), turn=turn,
         )
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from dexaflow.base.steps import Step, reached
 from dexaflow.model.states import Event, State
 from dexaflow.store.transaction import Tx, from_iso, move
 
-__all__ = ["Found", "last_up", "read_up", "recover", "take_lead", "tick"]
+__all__ = ["Found", "read_up", "recover", "take_lead", "tick"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ def read_up(tx: Tx) -> float:
     return 0.0 if row is None else float(row.up_seconds)
 
 
-def last_up(tx: Tx) -> datetime | None:
+def _last_up(tx: Tx) -> datetime | None:
     """Return when a control plane was last known to be up; None for a new database."""
     row = tx.one("SELECT ticked_at FROM leader WHERE id = 1")
     return None if row is None else from_iso(row.ticked_at)
@@ -52,7 +52,7 @@ def recover(tx: Tx) -> Found:
     `queued` goes back to `scheduled` and is asked anew: no answer of an earlier term is used. Waits that ran out while
     nothing was up are due now; broken waiting is not counted for that time (R7.2).
     """
-    seen = last_up(tx)
+    seen = _last_up(tx)
     if seen is not None:
         away = (tx.now - seen) / timedelta(seconds=1)
         if away > 0:  # a clock that was set back meanwhile shortens nothing

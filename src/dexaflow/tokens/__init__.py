@@ -6,6 +6,6 @@ minutes and is renewed by the agent's heartbeats; the store's word on the launch
 Two halves, so that a stolen API process mints nothing: `mint.Minter` holds the private key and is imported by the
 dispatcher and the composition root alone; `verify.Verifier` holds public keys.
 
-What is trusted: the file of the signing key, and time. A wall clock that jumps while the process runs changes nothing,
-see `lifetime.SteadyTime`; time in which no control plane was up does not age a token, see `lifetime.Outage`.
+What is trusted: the file of the signing key, and the time for which control planes have been up (`lifetime`): neither a
+clock that jumps nor time in which nobody could renew it ages a token.
 """

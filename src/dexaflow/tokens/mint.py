@@ -3,10 +3,9 @@
 import jwt
 
 from dexaflow.admission.results import Admitted
-from dexaflow.base.clock import Clock
 from dexaflow.tokens.keys import SigningKey
 from dexaflow.tokens.launch import Launched
-from dexaflow.tokens.lifetime import AUDIENCE, ISSUER, LIFETIME_SECONDS, SteadyTime
+from dexaflow.tokens.lifetime import AUDIENCE, ISSUER, LIFETIME_SECONDS, UNTIL, Up
 from dexaflow.tokens.token import _SEAL, AgentToken, Claims
 
 __all__ = ["Minter"]
@@ -15,9 +14,9 @@ __all__ = ["Minter"]
 class Minter:
     """Signs tokens. Takes what only the gate and the written launch can give (R1.3, R1.7)."""
 
-    def __init__(self, key: SigningKey, clock: Clock) -> None:
+    def __init__(self, key: SigningKey, up: Up) -> None:
         self._key = key
-        self._time = SteadyTime(clock)
+        self._up = up
 
     def mint(self, admitted: Admitted, launched: Launched) -> AgentToken:
         """Return the token of one launch of an admitted attempt.
@@ -40,14 +39,12 @@ class Minter:
         return self._sign(claims.attempt_id, claims.launch_id)
 
     def _sign(self, attempt_id: str, launch_id: str) -> AgentToken:
-        now = self._time.seconds()
         payload = {
             "iss": ISSUER,
             "aud": AUDIENCE,
             "sub": attempt_id,
             "launch_id": launch_id,
-            "iat": int(now),
-            "exp": now + LIFETIME_SECONDS,
+            UNTIL: self._up() + LIFETIME_SECONDS,
         }
         secret = jwt.encode(payload, self._key.private, algorithm="EdDSA", headers={"kid": self._key.kid})
         return AgentToken(secret, attempt_id, launch_id, seal=_SEAL)

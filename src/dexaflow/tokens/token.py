@@ -35,14 +35,14 @@ class AgentToken:
 class Claims:
     """What a verified token says: which launch of which attempt speaks. Issued by `Verifier.verify` alone."""
 
-    __slots__ = ("attempt_id", "expires", "launch_id")
+    __slots__ = ("attempt_id", "launch_id", "until")
 
-    def __init__(self, attempt_id: str, launch_id: str, expires: float, *, seal: object) -> None:
+    def __init__(self, attempt_id: str, launch_id: str, until: float, *, seal: object) -> None:
         if seal is not _SEAL:
             raise TypeError("Claims are issued by Verifier.verify(), never built")
         self.attempt_id = attempt_id
         self.launch_id = launch_id
-        self.expires = expires  # seconds since 1970
+        self.until = until  # when the token ends, in seconds of `lifetime.Up`
 
     def __repr__(self) -> str:
-        return f"Claims(attempt_id={self.attempt_id!r}, launch_id={self.launch_id!r}, expires={self.expires})"
+        return f"Claims(attempt_id={self.attempt_id!r}, launch_id={self.launch_id!r}, until={self.until})"

@@ -6,17 +6,16 @@ from typing import Protocol
 import jwt
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from dexaflow.base.clock import Clock
 from dexaflow.base.errors import DexaflowError
-from dexaflow.tokens.lifetime import AUDIENCE, ISSUER, Outage, SteadyTime
+from dexaflow.tokens.lifetime import AUDIENCE, ISSUER, UNTIL, Up
 from dexaflow.tokens.token import _SEAL, AgentToken, Claims
 
 __all__ = ["Renewer", "TokenRejected", "Verifier"]
 
 _MAX_TOKEN_CHARACTERS = 4096
 _OPTIONS: jwt.types.Options = {
-    "require": ["iss", "aud", "sub", "exp"],
-    "verify_exp": False,  # ours below, on a clock that does not jump
+    "require": ["iss", "aud", "sub"],
+    "verify_exp": False,  # what we ask for is below, on a clock that does not jump
     "verify_iat": False,
     "verify_nbf": False,
 }
@@ -44,11 +43,10 @@ class Verifier:
     Whether the launch still counts is the store's to say (R1.7), not the token's.
     """
 
-    def __init__(self, keys: Mapping[str, Ed25519PublicKey], clock: Clock, outage: Outage | None = None) -> None:
-        """Args: `keys` by key id; `outage` when this control plane follows one that was down (see `Outage`)."""
+    def __init__(self, keys: Mapping[str, Ed25519PublicKey], up: Up) -> None:
+        """Args: `keys` by key id; `up` goes on from where that of an earlier control plane stopped."""
         self._keys = dict(keys)
-        self._time = SteadyTime(clock)
-        self._outage = outage
+        self._up = up
 
     def verify(self, token: str) -> Claims:
         """Return what the token says. Raises `TokenRejected`."""
@@ -63,12 +61,11 @@ class Verifier:
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as problem:
             # From `problem` only its kind: its text may quote parts of the token.
             raise TokenRejected(f"it is malformed or not ours ({type(problem).__name__})") from None
-        attempt_id, launch_id, expires = said.get("sub"), said.get("launch_id"), said.get("exp")
+        attempt_id, launch_id, until = said.get("sub"), said.get("launch_id"), said.get(UNTIL)
         if not (isinstance(attempt_id, str) and isinstance(launch_id, str) and attempt_id and launch_id):
             raise TokenRejected("it names no launch")
-        if isinstance(expires, bool) or not isinstance(expires, int | float):
+        if isinstance(until, bool) or not isinstance(until, int | float):
             raise TokenRejected("it has no time of expiry")
-        now = self._time.seconds()
-        if expires <= now and not (self._outage is not None and self._outage.excuses(expires, now)):
+        if not self._up() < until:
             raise TokenRejected("it has expired", expired=True)
-        return Claims(attempt_id, launch_id, float(expires), seal=_SEAL)
+        return Claims(attempt_id, launch_id, float(until), seal=_SEAL)

@@ -172,8 +172,8 @@ def test_a_refused_attempt_is_not_retried_and_has_no_launch(world: World) -> Non
 def test_a_failed_ask_on_our_side_asks_later_and_keeps_the_hold(world: World) -> None:
     attempt = world.queued()
     world.hold(attempt)
-    assert world.do(lambda tx: admitting.postpone(tx, attempt.id, tx.up + 40))
+    assert world.do(lambda tx: admitting.postpone(tx, attempt.id, tx.up + 40, 7))
     row = world.row()
-    assert (row.state, row.reason, row.next_ask_due) == ("held", "frozen", world.seconds + 40)
+    assert (row.state, row.reason, row.next_ask_due, row.turn) == ("held", "frozen", world.seconds + 40, 7)
     world.cancel()
-    assert not world.do(lambda tx: admitting.postpone(tx, attempt.id, tx.up + 40))
+    assert not world.do(lambda tx: admitting.postpone(tx, attempt.id, tx.up + 40, 7))
