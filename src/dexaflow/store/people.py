@@ -101,7 +101,7 @@ def clear_tasks(
     Raises:
         NotFound: no such run or task.
     """
-    run = tx.one("SELECT version_id, state, stop FROM runs WHERE run_id = :r", r=run_id)
+    run = tx.one("SELECT version_id, state, stop, note FROM runs WHERE run_id = :r", r=run_id)
     if run is None:
         raise not_found("run", run_id)
     spec = spec_of(tx, run.version_id)
@@ -136,6 +136,9 @@ def clear_tasks(
                 unheld.append(ti.attempt_id)
             new_try(tx, ti.attempt_id, Event.CLEARED, state)
         cleared.append(ti.task_id)
+    if cleared and run.stop:  # why it ended is true of its earlier tries alone, and stays with them
+        note = run.note.removesuffix(run.stop).removesuffix("; ")
+        tx.run("UPDATE runs SET note = :n WHERE run_id = :r", n=note, r=run_id)
     if cleared and RunState(run.state) in RUN_ENDED:
         tx.run(
             "UPDATE runs SET state = 'queued', stop = '', started_at = NULL, ended_at = NULL, timeout_due = NULL"

@@ -1,6 +1,7 @@
 """Cancelling a run ends what waits at once, and what runs once its processes are dead (R6.3)."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -93,6 +94,23 @@ def test_nothing_of_a_cancelled_run_begins_any_more(world: World) -> None:
     world.ended(attempt)
     world.settle()
     assert (world.state("b"), world.run_state()) == (State.SKIPPED, "failed")
+
+
+def test_a_run_that_goes_on_is_no_longer_noted_as_ended(world: World) -> None:
+    """Whatever its people have noted stays."""
+    world.register(a_task())
+    for run_id, note, shown in (("r1", "", "cancelled by bob"), ("r2", "for Ada", "for Ada; cancelled by bob")):
+        world.trigger(run_id)
+        world.do(partial(people.set_note, run_id=run_id, note=note))
+        world.schedule()
+        world.do(partial(people.cancel_run, run_id=run_id, why="cancelled by bob"))
+        world.schedule()
+        assert world.run_row(run_id).note == shown
+        world.clear(run_id=run_id)
+        assert world.run_row(run_id).note == note
+        assert world.rows("SELECT reason FROM attempt_history WHERE run_id = :r", r=run_id)[0].reason == (
+            "cancelled by bob"
+        )
 
 
 def test_asked_for_twice_it_is_noted_once(world: World) -> None:
