@@ -227,6 +227,24 @@ def test_a_result_cannot_be_used_while_the_file_is_loaded(etl: DAG) -> None:
             use()
 
 
+def test_functions_that_nobody_calls_are_no_workflow() -> None:
+    """Else its runs would succeed at once and do nothing."""
+    with DAG("etl") as forgotten:
+
+        @task
+        def rows() -> None: ...
+
+        @task(retries=2)
+        def report() -> None: ...
+
+    with pytest.raises(AuthoringError, match=r"DAG 'etl' has no tasks: call rows\(\), report\(\); under @task"):
+        forgotten.spec()
+
+    with forgotten:
+        rows()
+    assert [t.task_id for t in forgotten.spec().tasks] == ["rows"]
+
+
 def test_a_task_is_itself_and_no_other(etl: DAG) -> None:
     """What an author does with tasks in lists and dicts of his own."""
     rows, other = extract(), extract.override(task_id="other")()

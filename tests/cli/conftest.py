@@ -89,6 +89,13 @@ DAGS = {
             bash("plain_wait", "echo begun; while [ ! -e $GATE ]; do sleep 0.05; done; echo done",
                  env={"GATE": "@GATE@"})
         """,
+    "quiet": """
+        from dexaflow import DAG, bash
+
+        with DAG("quiet"):
+            bash("plain_quiet", "while [ ! -e $GATE ]; do sleep 0.05; done",
+                 env={"GATE": "@GATE@"})
+        """,
     "paused": """
         from dexaflow import DAG, bash
 

@@ -103,6 +103,11 @@ def test_an_empty_log_is_explained(served: Served) -> None:
     assert ended.stdout == ""
     assert "is held: freeze: closed until 06:00 UTC; asked again at" in ended.stderr
     served.run("runs", "cancel", run_id)
+    run_id = served.run("runs", "trigger", "quiet").stdout.strip()
+    served.server.in_state(run_id, "plain_quiet", "running")
+    ended = served.run("tasks", "logs", run_id, "plain_quiet")
+    assert (ended.stdout, ended.stderr) == ("", "dexaflow: the log is empty: try 1 of plain_quiet is running\n")
+    served.gate.touch()
 
 
 def test_a_walk_is_told_in_order_with_every_answer(served: Served, ran: dict[str, str]) -> None:

@@ -48,6 +48,7 @@ class DAG:
             raise refused(f"DAG '{dag_id}': start_date {error}") from None
         self._options = read
         self._tasks: dict[str, Task] = {}
+        self._functions: list[str] = []
         _made.append(self)
 
     def __repr__(self) -> str:
@@ -75,6 +76,10 @@ class DAG:
             raise refused(f"DAG '{self.dag_id}' has a task '{task.task_id}' already; choose another task_id")
         self._tasks[task.task_id] = task
 
+    def meant(self, function: str) -> None:
+        """Note a function that was put under `@task` in the `with` block; called by the decorator itself."""
+        self._functions.append(function)
+
     def has(self, task_id: str) -> bool:
         """Tell whether there is a task of that id."""
         return task_id in self._tasks
@@ -90,8 +95,14 @@ class DAG:
         """Return the DAG as it is registered.
 
         Raises:
-            AuthoringError: Its tasks depend on each other in a circle.
+            AuthoringError: Its tasks depend on each other in a circle, or nobody calls the functions meant as tasks.
         """
+        if self._functions and not self._tasks:
+            names = ", ".join(f"{name}()" for name in self._functions)
+            cause = (
+                f"DAG '{self.dag_id}' has no tasks: call {names}; under @task a function makes one where it is called"
+            )
+            raise refused(cause, (self.file, self.line))
         tasks = tuple(task.spec() for task in self.tasks)
         cycle = rules.find_cycle({task.task_id: task.upstream for task in tasks})
         if cycle:

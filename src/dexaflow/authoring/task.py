@@ -192,7 +192,9 @@ def task(
             raise refused(f"{function.function.__name__} is under @task already")
         if not inspect.isfunction(function) or inspect.isasyncgenfunction(function):
             raise refused(f"@task goes on a function, got {rules.shown(function)}")
-        task_id = given_id or _id(f"the name of function {function.__name__}; give it a task_id: it", function.__name__)
+        task_id = given_id or _id("@task: task_id, which is the function's name unless given,", function.__name__)
+        if meant_for := dag or current_dag():
+            meant_for.meant(function.__name__)
         return TaskFunction(function, task_id, dag, read)
 
     return decorate

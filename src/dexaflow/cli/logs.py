@@ -91,7 +91,7 @@ def print_log(
         elif data:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
-        if not offset and not told and pieces is None and task["state"] != "running":
+        if not offset and not told and pieces is None and (task["state"] != "running" or not follow):
             told = True
             _say_why_empty(task, follow=follow and not complete)
         if complete or (not follow and not data):
