@@ -186,6 +186,22 @@ def test_the_tenant_comes_from_the_folder_and_one_tenants_names_are_not_anothers
     assert dags[0]["tenant_id"] != errors[0]["tenant_id"]
 
 
+def test_a_renamed_tenant_keeps_its_dags_and_what_is_held_stays_held(server: Lite, policy: Endpoint) -> None:
+    server.config = policy.config(recheck="1h") | {"tenants": {"acme": str(server.dags)}}
+    server.write_dag("etl", 'from dexaflow import DAG, bash\nwith DAG("etl"):\n    bash("wait", "true")\n')
+    policy.rules({"*": {"decision": "hold", "reason": "wait"}})
+    server.start()
+    run_id = server.trigger("etl")
+    server.in_state(run_id, "wait", "held")
+    assert server.stop() == 0
+    server.config["tenants"] = {"acme-corp": str(server.dags)}
+    server.start()
+    assert [dag["tenant_id"] for dag in server.get("/dexaflow/v1/dags")["dags"]] == ["acme-corp"]
+    assert server.get("/dexaflow/v1/dags/errors")["errors"] == []
+    assert (server.run(run_id)["tenant_id"], server.task(run_id, "wait")["state"]) == ("acme", "held")
+    assert server.run(server.trigger("etl"))["tenant_id"] == "acme-corp"
+
+
 def test_bad_configuration_lists_every_problem_a_line_each(server: Lite) -> None:
     server.config = {
         "execution": {"admission": {"timeout": 500, "webhook": {"url": "http://example.com/admit"}, "rechek": "15s"}}

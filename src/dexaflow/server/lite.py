@@ -181,10 +181,9 @@ async def _run(
         store, logs, watch, versions=folder.versions, retry=seconds_to_retry, wake_scheduler=scheduler.wake,
     )  # fmt: skip
     commands = ServerCommands(store, gate, dispatcher, scheduler, watch, clock=clock)
-    publisher = Publisher(store, lambda: policy, scheduler.wake)
-    folders = DagFolders(
-        config.tenant_folders(options.dags), folder.versions, timeout=config.loading.timeout
-    )  # fmt: skip
+    tenants = config.tenant_folders(options.dags)
+    publisher = Publisher(store, lambda: policy, scheduler.wake, tenants=tenants)
+    folders = DagFolders(tenants, folder.versions, timeout=config.loading.timeout)
 
     metrics.read_breakers(lambda: {s.name: s.state is not BreakerState.CLOSED for s in gate.status()})
     metrics.read_holds(lambda: hold_counts(dispatcher.held(), clock.now()))
@@ -192,9 +191,7 @@ async def _run(
     metrics.read_abandoned_calls(hooks.abandoned_calls)
     metrics.read_attempts(lambda: read(gauges.attempts_in_state))
     metrics.read_slots(lambda: read(gauges.pool_slots))
-    reader = Reader(
-        reader_engine, parallelism=config.parallelism, tenants=config.tenant_folders(options.dags)
-    )  # fmt: skip
+    reader = Reader(reader_engine, parallelism=config.parallelism, tenants=tenants)
     desk = AgentDesk(reports, minter, heartbeat_seconds=config.agent.heartbeat)
     health = HealthOf(scheduler, clock, folders)
     app = create_app(

@@ -1,7 +1,7 @@
 """Loaded DAG files become registered DAGs: own checks first (R2.2), then one transaction."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 import structlog
@@ -35,12 +35,20 @@ def policy_problems(file: str, spec: DagSpec, policy: Policy) -> tuple[DagError,
 
 
 class Publisher:
-    """Takes what the folders give."""
+    """Takes what the folders give; `tenants` are those that the configuration knows."""
 
-    def __init__(self, store: Store, policy: Callable[[], Policy], wake_scheduler: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        policy: Callable[[], Policy],
+        wake_scheduler: Callable[[], None],
+        *,
+        tenants: Collection[str] | None = None,
+    ) -> None:
         self._store = store
         self._policy = policy
         self._wake_scheduler = wake_scheduler
+        self._tenants = tenants
         self._troubles = Troubles(__name__)
 
     async def publish(self, result: FileResult) -> None:
@@ -65,7 +73,7 @@ class Publisher:
             errors.extend(problems)
             if not problems:
                 good.append(spec)
-        loaded = registering.DagFile(result.tenant_id, result.file, result.version, good)
+        loaded = registering.DagFile(result.tenant_id, result.file, result.version, good, self._tenants)
 
         def register(tx: Tx) -> tuple[tuple[DagError, ...], tuple[str, ...]]:
             return registering.register_file(tx, loaded, errors, planner(tx))

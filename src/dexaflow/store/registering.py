@@ -1,7 +1,7 @@
 """DAGs and their versions."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -35,12 +35,16 @@ NextRun = Callable[[DagSpec, datetime | None, datetime], datetime | None]
 
 @dataclass(frozen=True, slots=True)
 class DagFile:
-    """One loaded file: where it stands, the snapshot it was loaded from, its DAGs."""
+    """One loaded file: where it stands, the snapshot it was loaded from, its DAGs.
+
+    `tenants` are those of the configuration; None: nobody says so.
+    """
 
     tenant_id: str
     file: str
     snapshot: str
     dags: Sequence[DagSpec]
+    tenants: Collection[str] | None = None
 
 
 def keep_errors(tx: Tx, tenant_id: str, file: str, errors: Sequence[DagError]) -> None:
@@ -60,7 +64,10 @@ def register_file(
 
     Returns all its errors, and the ids of the DAGs that are registered.
 
-    A DAG whose name another tenant or file has is an error here and changes nothing there. A DAG named in `errors`
+    A DAG whose name another tenant or file has is an error here and changes nothing there. A tenant keeps its names
+    while a file is gone, until the configuration no longer knows the tenant; runs stay their tenant's.
+
+    A DAG named in `errors`
     (by being absent from `loaded.dags` while its file failed) keeps its last good version when the file as a whole
     could not be loaded; that case never comes here, see `keep_errors`.
     """
@@ -115,7 +122,9 @@ def _register(tx: Tx, loaded: DagFile, spec: DagSpec, next_run: NextRun) -> str 
         where = f" by {row.file}" if same else ""  # another tenant's files are not ours to name
         return f"dag_id '{spec.dag_id}' is already taken{where}; choose another"
     if row is not None and row.tenant_id != loaded.tenant_id:
-        return f"dag_id '{spec.dag_id}' is already taken; choose another"
+        if loaded.tenants is None or row.tenant_id in loaded.tenants:
+            return f"dag_id '{spec.dag_id}' is already taken, by a DAG whose file is gone; choose another"
+        log.info("dag_moved", dag_id=spec.dag_id, tenant_id=loaded.tenant_id, before=row.tenant_id)
     document = json.dumps(spec.to_json(), sort_keys=True, separators=(",", ":"))
     latest = tx.one(
         "SELECT id, number, snapshot, file, spec FROM dag_versions WHERE dag_id = :d ORDER BY number DESC LIMIT 1",
@@ -149,8 +158,8 @@ def _register(tx: Tx, loaded: DagFile, spec: DagSpec, next_run: NextRun) -> str 
         )
     else:
         tx.run(
-            "UPDATE dags SET file = :f, version_id = :v, is_active = true, updated_at = :now, next_run_at = :due"
-            " WHERE dag_id = :d AND tenant_id = :t",
+            "UPDATE dags SET tenant_id = :t, file = :f, version_id = :v, is_active = true, updated_at = :now,"
+            " next_run_at = :due WHERE dag_id = :d",
             **values,
         )
     return None

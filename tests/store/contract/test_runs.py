@@ -195,6 +195,26 @@ def test_another_tenants_dag_id_is_taken_and_its_file_is_not_named(world: World)
     assert "secret_name" not in cause
 
 
+def test_the_dags_of_a_tenant_that_is_no_longer_configured_can_be_another_tenants(world: World) -> None:
+    """A tenant is renamed: its DAGs go on under the new name, its runs keep the old one."""
+    world.register(a_task())
+    world.trigger("before")
+    world.do(lambda tx: registering.remove_file(tx, "acme", "d.py"))
+    spec = DagSpec("d", (a_task(),))
+
+    def register(*tenants: str) -> tuple[DagError, ...]:
+        loaded = registering.DagFile("acme2", "d.py", "snapshot", (spec,), tenants)
+        return world.do(lambda tx: registering.register_file(tx, loaded, (), lambda *_: None))[0]
+
+    (error,) = register("acme", "acme2")
+    assert error.cause == "dag_id 'd' is already taken, by a DAG whose file is gone; choose another"
+    assert register("acme2") == ()
+    world.trigger("after")
+    tenants = {row.run_id: row.tenant_id for row in world.rows("SELECT run_id, tenant_id FROM runs")}
+    assert tenants == {"before": "acme", "after": "acme2"}
+    assert {attempt.tenant_id for attempt in world.settle()} == {"acme", "acme2"}
+
+
 def test_a_file_that_fails_keeps_the_last_good_version_of_its_dags(world: World) -> None:
     world.register(a_task())
     loaded = registering.DagFile("acme", "d.py", "snapshot", ())
