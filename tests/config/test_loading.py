@@ -61,9 +61,25 @@ def keys(problems: list[ConfigError]) -> list[str]:
     return [problem.key for problem in problems]
 
 
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("execution:\n", "execution"),
+        ("execution: {admission: }", "execution.admission"),
+        ("execution:\n  admission:\n    webhook:\n    # url: https://a/\n", "execution.admission.webhook"),
+    ],
+)
+def test_a_section_with_nothing_below_it_is_an_error_as_a_key_is(load: Load, text: str, key: str) -> None:
+    """Whoever commented out what stood there would run everything unchecked, and nobody would know."""
+    with pytest.raises(ConfigErrors) as failed:
+        load(text)
+    (problem,) = failed.value.problems
+    assert (problem.key, problem.problem) == (key, "there is nothing below it")
+
+
 def test_an_empty_configuration_is_the_defaults_of_the_requirements(load: Load) -> None:
     """Section 2, the column of defaults."""
-    for text in ("", "# nothing\n", "{}", "execution:\n", "execution: {admission: }", "---\n...\n"):
+    for text in ("", "# nothing\n", "{}", "execution: null\n", "execution: {admission: ~}", "---\n...\n"):
         config = load(text)
 
         assert config.execution.admission.webhook.url is None

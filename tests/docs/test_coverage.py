@@ -89,6 +89,9 @@ def test_the_service_leaves_running_tasks_alone() -> None:
     unit.read_string(next(b.text for b in blocks_of(DOCS / "operating.md") if b.language == "ini"))
 
     assert unit["Service"]["KillMode"] == "process"
+    assert (
+        unit["Service"]["OOMPolicy"] == "continue"
+    )  # by default systemd stops the server when a task is out of memory
     assert "dexaflow lite --config" in unit["Service"]["ExecStart"]
 
 

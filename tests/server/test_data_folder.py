@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dexaflow.server.data_folder import DataFolder
+from dexaflow.server.data_folder import DataFolder, DataFolderError
 
 
 @pytest.fixture
@@ -33,6 +33,28 @@ def test_an_address_that_was_lost_or_damaged_is_announced_again(folder: DataFold
     written = folder.server_file.stat()
     folder.announce("http://127.0.0.1:1")
     assert folder.server_file.stat() == written  # said already: nothing is written each second
+
+
+@pytest.mark.parametrize(("name", "says"), [("taken", "is a file"), ("taken/data", "is below a file")])
+def test_a_file_in_the_place_of_the_folder_is_told_as_one(tmp_path: Path, name: str, says: str) -> None:
+    (tmp_path / "taken").touch()
+    with (
+        pytest.raises(DataFolderError, match=f"{name} {says}; name a folder with --data"),
+        DataFolder(tmp_path / name).opened(),
+    ):
+        pass
+
+
+def test_a_token_of_ones_own_is_kept_and_one_that_is_too_short_is_refused_not_replaced(folder: DataFolder) -> None:
+    """Whoever wrote it would wonder why nobody takes it. An empty file is what a full disk leaves."""
+    folder.token_file.write_text("")
+    assert len(folder.api_token()) > 20
+    folder.token_file.write_text("mine-mine-mine-mine-mine\n")
+    assert folder.api_token() == "mine-mine-mine-mine-mine"
+    folder.token_file.write_text("secret\n")
+    with pytest.raises(DataFolderError, match="fewer than 20 characters") as refused:
+        folder.api_token()
+    assert "secret" not in str(refused.value)
 
 
 def test_what_a_server_was_killed_in_writing_is_removed_by_the_next(folder: DataFolder) -> None:

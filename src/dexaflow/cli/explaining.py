@@ -134,7 +134,7 @@ def _admission(admission: "shapes.Admission", now: datetime, *, over: bool) -> s
         said += f" since {short(admission['held_since'], now)}"
     said = _with(said, admission["reason"])
     if (waited := admission["waited_on_broken_hook_seconds"]) >= 1:
-        said += f"; waited {span(waited)} on a broken hook"
+        said += f"; waited {span(waited)} of 15 minutes on a broken hook"
     return said
 
 

@@ -67,7 +67,8 @@ def set_pool(
     if output is Output.JSON:
         print_json(found)
     else:
-        print_text(f"Pool {shown(found['name'])} has {found['slots']} slots, {found['open_slots']} of them open.")
+        has = "1 slot" if found["slots"] == 1 else f"{found['slots']} slots"
+        print_text(f"Pool {shown(found['name'])} has {has}, {found['open_slots']} of them open.")
 
 
 def _check_new_name(name: str) -> None:

@@ -165,9 +165,15 @@ def _flatten(
             problems.append(ConfigError(_shown_key(key), "unknown key", _nearest(key, prefix, keys, sections)))
         elif isinstance(node, Section):
             _flatten(node, f"{key}.", keys, sections, given, problems)
-        elif not (isinstance(node, Scalar) and node.type in (ScalarType.BLANK, ScalarType.NULL)):
-            inside = ", ".join(sorted(_children(f"{key}.", keys, sections)))
-            problems.append(ConfigError(key, "is a section, not a value", f"write its keys below it: {inside}"))
+        elif not (isinstance(node, Scalar) and node.type is ScalarType.NULL):
+            fix = f"write its keys below it: {', '.join(sorted(_children(f'{key}.', keys, sections)))}"
+            if isinstance(node, Scalar) and node.type is ScalarType.BLANK:
+                # As with a key: whoever commented out the lines below may not know that no webhook is asked now.
+                problems.append(
+                    ConfigError(key, "there is nothing below it", f"{fix}; or leave it out (null says the same)")
+                )
+            else:
+                problems.append(ConfigError(key, "is a section, not a value", fix))
 
 
 def _nearest(key: str, prefix: str, keys: Mapping[str, Key], sections: frozenset[str]) -> str:

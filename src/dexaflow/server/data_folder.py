@@ -75,6 +75,9 @@ class DataFolder:
                 raise DataFolderError(f"data folder {self.root} belongs to another user; choose another with --data")
             self.root.chmod(0o700)
             lock = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except (FileExistsError, NotADirectoryError) as error:
+            where = "is a file" if self.root.exists() else "is below a file"
+            raise DataFolderError(f"data folder {self.root} {where}; name a folder with --data") from error
         except OSError as error:
             raise DataFolderError(
                 f"data folder {self.root}: {error.strerror}; choose another with --data or make it writable"
@@ -117,7 +120,11 @@ class DataFolder:
             found = ""
         except OSError as error:
             raise DataFolderError(f"{self.token_file}: {error.strerror}; make it readable or delete it") from error
-        if len(found) < 20:
+        if 0 < len(found) < 20:
+            raise DataFolderError(
+                f"{self.token_file}: holds fewer than 20 characters; write more, or delete it to have one made"
+            )
+        if not found:
             found = secrets.token_urlsafe(32)
             write_private(self.token_file, found + "\n")
         self.token_file.chmod(0o600)
