@@ -5,6 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from dexaflow.admission import admit, hold, refuse
 from dexaflow.admission.results import Outcome
@@ -25,8 +26,11 @@ def test_an_attempt_fails_as_dispatch_failed_after_15_minutes_of_broken_waiting_
             w.trigger()
             await w.seconds(895)
             assert w.state() is State.HELD
-            await w.seconds(30)
+            with capture_logs() as lines:
+                await w.seconds(30)
             row = w.row()
+            (said,) = [line for line in lines if line["event"] == "dispatch_failed"]
+            assert (said["log_level"], said["reason"], said["task_id"]) == ("warning", row.reason, row.task_id)
             assert row.state == "failed"
             assert "dispatch_failed" in row.reason
             assert "webhook" in row.reason

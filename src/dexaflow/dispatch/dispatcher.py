@@ -355,7 +355,10 @@ class Dispatcher:
         held, jitter, turn = waits.held, self._jitter(), self._next_turn()
         retry = self._retry
 
+        reason = ""
+
         def write(tx: Tx) -> str:
+            nonlocal reason
             waited = admitting.broken_wait(tx, held.attempt.id) if held.broken else 0.0
             ask = next_ask(
                 up=tx.up, recheck=self._recheck, jitter=jitter, broken=held.broken, broken_wait=waited
@@ -377,7 +380,10 @@ class Dispatcher:
             self._note_hold(held)
         else:
             self._forget(held.attempt.id)
-            log.info("hold_ended", why=written, hook=held.hook, **_fields(held.attempt))
+            if written == "failed":
+                log.warning("dispatch_failed", hook=held.hook, reason=reason, **_fields(held.attempt))
+            else:
+                log.info("hold_ended", why=written, hook=held.hook, **_fields(held.attempt))
         if had_slots or written != "held":  # slots are free, or a run may go on; a recheck changes nothing for others
             self._wake_scheduler()
 
