@@ -65,6 +65,25 @@ async def test_the_environment_is_made_for_the_task(world: World) -> None:
         assert f"\n{line}\n" in f"\n{log}"
 
 
+async def test_the_largest_conf_and_result_fit_into_the_environment_whatever_is_in_them(world: World) -> None:
+    """Escaped, `é` would be six bytes where it is two: three times 64 KiB, more than Linux takes in a variable."""
+    largest = {"": "é" * 32_700}
+    work = bash('printf %s "$DEXAFLOW_CONF$UP" | wc -c', env_from={"UP": "extract"}, inputs={"extract": largest})
+    work["context"] = {**work["context"], "conf": largest}
+    launch = await world.launch(work)
+    await world.ledger.finish(launch.launch_id)
+    assert world.ledger.log_text(launch.launch_id) == f"{2 * 65_407}\n"
+
+
+async def test_an_environment_that_the_machine_does_not_take_says_so(world: World) -> None:
+    many = {f"V{number}": "x" * 65_000 for number in range(120)}
+    launch = await world.launch(bash("true", env=many))
+    said = await world.ledger.finish(launch.launch_id)
+    assert said.reason.startswith(
+        "could not start: its command and env are larger than this machine takes; pass less in env"
+    )
+
+
 async def test_the_token_is_nowhere_in_what_the_user_runs(world: World) -> None:
     """Never argv, never the task's environment, nor a descriptor (R10.4)."""
     launch = await world.launch(bash(f"sleep 1000 & touch {world.path}/up; wait"))
@@ -156,7 +175,7 @@ async def test_the_reason_of_a_failure_is_one_line(world: World, command: str, c
 @pytest.mark.parametrize(
     ("work", "reason"),
     [
-        (bash("x" * 3_000_000), "could not start: Argument list too long"),
+        (bash("x" * 3_000_000), "could not start: its command and env are larger than this machine takes"),
         (bash("true", operator="docker"), "could not start: this agent knows no operator 'docker'"),
         (
             bash("true", execution_timeout=-1),

@@ -157,7 +157,7 @@ def test_bash_gets_its_context_and_the_results_as_variables() -> None:
     assert env == {
         "A": "b",
         "TEXT": 'it\'s "raw"',
-        "ROWS": '[1,{"\\u00e9":null}]',
+        "ROWS": '[1,{"é":null}]',
         "NONE": "",
         "GONE": "",
         "DEXAFLOW_TENANT_ID": "acme",

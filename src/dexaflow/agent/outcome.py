@@ -1,5 +1,6 @@
 """What came of an attempt, in words for its author."""
 
+import errno
 import json
 from dataclasses import dataclass
 
@@ -55,7 +56,9 @@ def _with_result(said: bytes, code: int) -> Outcome:
 
 def not_started(problem: Exception) -> Outcome:
     """Return the outcome of work that could not be begun."""
-    if isinstance(problem, OSError) and problem.strerror:
+    if isinstance(problem, OSError) and problem.errno == errno.E2BIG:
+        why = "its command and env are larger than this machine takes; pass less in env, or the place of it"
+    elif isinstance(problem, OSError) and problem.strerror:
         why = problem.strerror
     else:
         why = str(problem) or type(problem).__name__

@@ -10,7 +10,15 @@ from typing import Any
 from dexaflow.authoring.errors import refused
 from dexaflow.base.errors import DexaflowError
 
-__all__ = ["Context", "ContextError", "context_environment", "get_context", "read_context", "running_in"]
+__all__ = [
+    "Context",
+    "ContextError",
+    "as_variable",
+    "context_environment",
+    "get_context",
+    "read_context",
+    "running_in",
+]
 
 
 class ContextError(DexaflowError):
@@ -112,6 +120,14 @@ def _moment(name: str, value: object) -> datetime | None:
     raise ContextError(f"task context: {name} must be a moment with an offset")
 
 
+def as_variable(value: object) -> str:
+    """Return a value as JSON for a variable.
+
+    Characters stand as they are: escaped, what is 64 KiB would be more than the 128 KiB that Linux takes in a variable.
+    """
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
 def context_environment(context: Context) -> dict[str, str]:
     """Return the context as environment variables, for a bash task. A moment that is not there is empty."""
     result = {
@@ -120,7 +136,7 @@ def context_environment(context: Context) -> dict[str, str]:
         "DEXAFLOW_RUN_ID": context.run_id,
         "DEXAFLOW_TASK_ID": context.task_id,
         "DEXAFLOW_TRY_NUMBER": str(context.try_number),
-        "DEXAFLOW_CONF": json.dumps(dict(context.conf), separators=(",", ":")),
+        "DEXAFLOW_CONF": as_variable(dict(context.conf)),
     }
     for name in _MOMENTS:
         moment = getattr(context, name)

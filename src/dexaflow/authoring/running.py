@@ -1,12 +1,11 @@
 """Running one try of a task; what the agent's runner calls in the task's own process."""
 
 import inspect
-import json
 import sys
 from collections.abc import Mapping
 from typing import Any
 
-from dexaflow.authoring.context import context_environment, read_context, running_in
+from dexaflow.authoring.context import as_variable, context_environment, read_context, running_in
 from dexaflow.authoring.files import load_dags
 from dexaflow.authoring.results import ResultError, checked_result
 from dexaflow.authoring.task import resolved
@@ -72,8 +71,8 @@ def bash_environment(
     result = dict(env)
     for name, task_id in env_from.items():
         value = inputs.get(task_id)
-        text = value if isinstance(value, str) else "" if value is None else json.dumps(value, separators=(",", ":"))
+        text = value if isinstance(value, str) else "" if value is None else as_variable(value)
         if "\0" in text:
-            raise ResultError(f"env[{name!r}]: the result of '{task_id}' holds a NUL character")
+            raise ResultError(f"env[{name!r}]: the result of '{task_id}' holds a NUL character; pass it to a @task")
         result[name] = text
     return result | context_environment(read_context(context))
