@@ -96,12 +96,19 @@ def applying_changes(
             if not position % _A_STEP:
                 yield
         tolerations = (*tolerations, *new)
+    node_selector, labels, annotations = execution.node_selector, execution.labels, execution.annotations
+    if changes.node_selector:
+        node_selector = yield from made.merged("node_selector", node_selector, changes.node_selector)
+    if changes.labels:
+        labels = yield from made.merged("labels", labels, changes.labels)
+    if changes.annotations:
+        annotations = yield from made.merged("annotations", annotations, changes.annotations)
     result = Execution(
         made.replaced("service_account", execution.service_account, changes.service_account),
-        (yield from made.merged("node_selector", execution.node_selector, changes.node_selector)),
+        node_selector,
         tolerations,
-        (yield from made.merged("labels", execution.labels, changes.labels)),
-        (yield from made.merged("annotations", execution.annotations, changes.annotations)),
+        labels,
+        annotations,
         made.replaced("priority_class_name", execution.priority_class_name, changes.priority_class_name),
     )
     fresh = made.fresh
@@ -180,8 +187,6 @@ class _Made:
         self.fresh[field, key] = Setting(field, key, value, self._by)
 
     def merged(self, field: str, own: Mapping[str, str], asked: Mapping[str, str]) -> Steps[Mapping[str, str]]:
-        if not asked:
-            return own
         result: dict[str, str] | None = None
         for n, (key, value) in enumerate(asked.items(), start=1):
             if not n % _A_STEP:

@@ -22,8 +22,8 @@ from dexaflow.admission.breaker import (
     settle,
     take_ticket,
 )
-from dexaflow.admission.changes import AllowLists, Applied, Merges, NotAllowed, are_many
-from dexaflow.admission.decisions import NO_CHANGES, Admit, Changes, Decision, Hold, Refuse, Request
+from dexaflow.admission.changes import AllowLists, Merges, NotAllowed, are_many
+from dexaflow.admission.decisions import NO_CHANGES, Admit, Decision, Hold, Refuse, Request
 from dexaflow.admission.hook_errors import described
 from dexaflow.admission.ports import HookCaller, NotPut, Observer, Paced
 from dexaflow.admission.results import _SEAL, Admitted, Held, Outcome, Refused, Review, Verdict
@@ -177,7 +177,13 @@ class Gate:
             case Admit(changes=changes):
                 outcome = Outcome.ADMIT
                 if changes:
-                    result = await self._applied(hook, walk, changes, again=again)
+                    allowed = self._policy()
+                    if not again and are_many(changes):
+                        work = hook.merges.applying(changes, walk.execution, walk.settings, allowed)
+                        result = await self._many_changes.do(work)
+                    else:
+                        apply = hook.merges.apply if again else hook.merges.apply_once
+                        result = apply(changes, walk.execution, walk.settings, allowed)
                     if isinstance(result, NotAllowed):
                         outcome = Outcome.CHANGE_REFUSED
                         reason = clean_reason(f"admission hook {hook.name} may not make this change: {result.problem}")
@@ -194,14 +200,6 @@ class Gate:
         if outcome is Outcome.HOLD:
             return walk.held(hook.name, reason)
         return walk.refused(hook.name, reason)
-
-    async def _applied(self, hook: "_Hook", walk: "_Walk", changes: Changes, *, again: bool) -> Applied | NotAllowed:
-        allowed = self._policy()
-        if are_many(changes):  # no answer that large comes again
-            work = hook.merges.applying(changes, walk.execution, walk.settings, allowed)
-            return await self._many_changes.do(work)
-        apply = hook.merges.apply if again else hook.merges.apply_once
-        return apply(changes, walk.execution, walk.settings, allowed)
 
     def _broken(
         self, hook: "_Hook", walk: "_Walk", request: Request, broken: HookBroken, seconds: float
