@@ -1,4 +1,4 @@
-"""`dexaflow runs`: trigger, list, show, watch, cancel and clear runs."""
+"""`dexaflow runs`: trigger, list, show, watch, cancel, clear and annotate runs."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from dexaflow.base.errors import DexaflowError
 
@@ -44,8 +45,13 @@ def url_of(listener: socket.socket) -> str:
 class HttpServer(uvicorn.Server):
     """uvicorn without signal handlers of its own: stopping has an order, and it is ours."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
+    def __init__(self, app: ASGIApp) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app, log_config=None, access_log=False, lifespan="off", http="httptools", loop="none", ws="none",
+                timeout_graceful_shutdown=5, server_header=False, backlog=1024,
+            )
+        )  # fmt: skip
         self.up = asyncio.Event()
 
     @contextlib.contextmanager

@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import random
-from typing import Any, TypeVar
+from typing import Any
 
 import structlog
-import uvicorn
 
 from dexaflow.admission.breaker import BreakerState
 from dexaflow.admission.gate import Gate
@@ -39,24 +38,21 @@ from dexaflow.scheduling.retries import seconds_to_retry
 from dexaflow.server.agents import AgentDesk
 from dexaflow.server.commands import ServerCommands
 from dexaflow.server.data_folder import DataFolder
+from dexaflow.server.database import lead
 from dexaflow.server.health import HealthOf
 from dexaflow.server.hooks import build_hooks
 from dexaflow.server.listening import HttpServer, listen, url_of
 from dexaflow.server.publishing import Publisher
 from dexaflow.server.upkeep import keep_time, remove_what_is_old, take_up
-from dexaflow.store import gauges, leading, people, registering
-from dexaflow.store.bridge import StoreThread, UpClock, run_alone
-from dexaflow.store.engine import open_reader, open_writer, store_errors
-from dexaflow.store.migrating import migrate
+from dexaflow.store import gauges, leading, registering
+from dexaflow.store.bridge import StoreThread
 from dexaflow.store.reading import Reader
-from dexaflow.store.transaction import Tx
 from dexaflow.tokens.keys import load_or_create, public_keys
 from dexaflow.tokens.mint import Minter
 from dexaflow.tokens.verify import Verifier
 
 __all__ = ["LiteOptions", "serve"]
 
-T = TypeVar("T")
 log = structlog.get_logger()
 _LAST_TICK_SECONDS = 6.0  # a little more than a busy database takes to say so
 
@@ -116,31 +112,11 @@ async def _run(
     metrics = Metrics(timeout=config.execution.admission.timeout, hooks=names)
     signing_key = load_or_create(folder.signing_key)
     token = folder.api_token()
-    with store_errors(f"cannot use {folder.database}"):
-        engine = open_writer(folder.database)
-        closing.callback(engine.dispose)
-        migrate(engine)
-        base_up = run_alone(engine, leading.read_up, clock=clock, up=lambda: 0.0, new_id=new_id, term=None)
-        up = UpClock(clock, base_up).up
-        term = run_alone(engine, leading.take_lead, clock=clock, up=up, new_id=new_id, term=None)
-        reached(Step.LEAD_TAKEN)
-        found = run_alone(engine, leading.recover, clock=clock, up=up, new_id=new_id, term=term)
-        run_alone(engine, people.ensure_default_pool, clock=clock, up=up, new_id=new_id, term=term)
-        reached(Step.RECOVERED)
-        reader_engine = open_reader(folder.database)
-        closing.callback(reader_engine.dispose)
+    database = lead(folder.database, clock, new_id, closing)
+    up, term = database.up, database.term
     store = StoreThread(
-        engine,
-        clock=clock,
-        up=up,
-        new_id=new_id,
-        term=term,
-        on_moved=metrics.attempts_moved,
-    )
-
-    def read(verb: Callable[[Tx], T]) -> T:
-        return run_alone(reader_engine, verb, clock=clock, up=up, new_id=new_id, term=None)
-
+        database.writer, clock=clock, up=up, new_id=new_id, term=term, on_moved=metrics.attempts_moved
+    )  # fmt: skip
     policy = config.policy()
     gate = Gate(
         hooks.callers,
@@ -189,9 +165,9 @@ async def _run(
     metrics.read_holds(lambda: hold_counts(dispatcher.held(), clock.now()))
     metrics.read_stale_files(hooks.stale_files)
     metrics.read_abandoned_calls(hooks.abandoned_calls)
-    metrics.read_attempts(lambda: read(gauges.attempts_in_state))
-    metrics.read_slots(lambda: read(gauges.pool_slots))
-    reader = Reader(reader_engine, parallelism=config.parallelism, tenants=tenants)
+    metrics.read_attempts(lambda: database.read(gauges.attempts_in_state))
+    metrics.read_slots(lambda: database.read(gauges.pool_slots))
+    reader = Reader(database.reader, parallelism=config.parallelism, tenants=tenants)
     desk = AgentDesk(reports, minter, heartbeat_seconds=config.agent.heartbeat)
     health = HealthOf(scheduler, clock, folders)
     app = create_app(
@@ -203,13 +179,7 @@ async def _run(
         health=health.read,
         logs=logs,
     )
-    http = HttpServer(
-        uvicorn.Config(
-            app, log_config=None, access_log=False, lifespan="off", http="httptools", loop="none",
-            ws="none",
-            timeout_graceful_shutdown=5, server_header=False, backlog=1024,
-        )
-    )  # fmt: skip
+    http = HttpServer(app)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -225,7 +195,7 @@ async def _run(
     hooks.start()
     await asyncio.to_thread(remove_unfinished, folder.versions)
     with folder.errors():
-        await take_up(executor, watch, found)
+        await take_up(executor, watch, database.found)
     known = await store.do(registering.known_files)
     url = url_of(listener)
 
@@ -284,7 +254,7 @@ def _one_line(failures: BaseExceptionGroup) -> DexaflowError:
 
 
 async def _stop_in_order(
-    dispatcher: Dispatcher, app: App, http: uvicorn.Server, loops: list[asyncio.Task[None]], timeout: float
+    dispatcher: Dispatcher, app: App, http: HttpServer, loops: list[asyncio.Task[None]], timeout: float
 ) -> None:
     """No new asks; what is being asked may still be answered; then the API, then the loops."""
     log.info("server_stopping", asking=dispatcher.asking)
