@@ -54,6 +54,7 @@ def list_holds(
             for hold in holds
         ],
         empty="Nothing is held.",
+        spare=("tenant", "try"),
     )
 
 

@@ -89,11 +89,19 @@ def print_text(text: str) -> None:
     out.flush()
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str = "") -> None:
+_WHOLE = ("run",)  # columns that a terminal does not break: an id is copied
+_MAX_WHOLE = 40  # as long as ours are; one that a person chose may be longer than the terminal is wide
+
+
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str = "", spare: Sequence[str] = ()
+) -> None:
     """Print rows under their column names; every cell is one line of text.
 
     Args:
         empty: Printed instead when there are no rows.
+        spare: Columns to leave out, in this order, of a table that is wider than the terminal; those that say nothing
+            in any row go first.
     """
     if not rows and empty:
         print_text(empty)
@@ -102,12 +110,25 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, emp
     from rich.table import Table
     from rich.text import Text
 
+    cells = {column: [_cell(row[number]) for row in rows] for number, column in enumerate(columns)}
+    for column in sorted(spare, key=lambda column: set(cells[column]) != {"-"}):
+        if _table_width(cells) > _width():
+            del cells[column]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(_cell(cell)) for cell in row))
+    for column, said in cells.items():
+        table.add_column(column, overflow="fold", no_wrap=column in _WHOLE and _longest(said) <= _MAX_WHOLE)
+    for row in zip(*cells.values(), strict=True):
+        table.add_row(*map(Text, row))
     _print_rich(table)
+
+
+def _longest(cells: Sequence[str]) -> int:
+    return max(map(len, cells), default=0)
+
+
+def _table_width(cells: Mapping[str, Sequence[str]]) -> int:
+    gaps = 3 * (len(cells) - 1)
+    return sum(max(len(column), _longest(said)) for column, said in cells.items()) + gaps
 
 
 def print_fields(fields: Mapping[str, object]) -> None:
@@ -139,12 +160,20 @@ def _cell(value: object) -> str:
 def _print_rich(renderable: object) -> None:
     from rich.console import Console
 
-    # Into a pipe or a file lines are as long as they are: whoever cuts columns there wants whole cells.
-    width = None if stdout().isatty() else 100_000
-    console = Console(file=stdout(), width=width, highlight=False, markup=False, emoji=False)
+    console = Console(file=stdout(), width=_width(), highlight=False, markup=False, emoji=False)
     with console.capture() as captured:
         console.print(renderable)
     print_text("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def _width() -> int:
+    """Return how wide a table may be.
+
+    Into a pipe or a file lines are as long as they are: whoever cuts columns there wants whole cells.
+    """
+    from rich.console import Console
+
+    return Console(file=stdout()).width if stdout().isatty() else 100_000
 
 
 def print_error(message: str) -> None:

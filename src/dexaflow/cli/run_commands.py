@@ -113,6 +113,7 @@ def list_runs(
             for run in runs
         ],
         empty="No runs.",
+        spare=("tenant", "by", "logical date"),
     )
     if len(runs) < found["total_entries"]:
         print_error(f"these are {len(runs)} of {found['total_entries']} runs; --limit shows more")
