@@ -20,7 +20,7 @@ from structlog.testing import capture_logs
 
 from dexaflow.admission.decisions import refuse
 from dexaflow.admission.envelope import question, read_answer
-from dexaflow.endpoint.files import TokenFile
+from dexaflow.endpoint.files import Reloading, TokenFile, tls_context
 from dexaflow.endpoint.serving import _listen
 from tests.hooks.building import a_request
 
@@ -384,3 +384,20 @@ def test_a_token_file_that_is_gone_is_said_once_and_the_last_good_token_stays(tm
             path.write_text("first\n")
             token.refresh()
     assert [line["event"] for line in lines] == ["token_not_reloaded"] * 2
+
+
+def test_a_certificate_that_is_gone_is_said_once_and_the_last_good_one_stays(tmp_path: Path) -> None:
+    """It would be found out when it expires, at the other end."""
+    chain, key = write_certificate(trustme.CA(), tmp_path)
+    context = tls_context(chain, key)
+    reloading = Reloading(context, chain, key, None)
+    with capture_logs() as lines:
+        for gone in (chain, key):
+            content = gone.read_bytes()
+            gone.unlink()
+            for _ in range(10):
+                reloading.refresh_certificate()
+            gone.write_bytes(content)
+            reloading.refresh_certificate()
+    assert [line["event"] for line in lines] == ["certificate_not_reloaded", "certificate_reloaded"] * 2
+    assert lines[0]["cause"] == f"{chain}: {os.strerror(2)}"

@@ -99,7 +99,6 @@ def test_a_healthy_loop_has_no_timers_left() -> None:
 def test_whatever_is_tried_again_says_its_failures_through_troubles() -> None:
     """No loop writes an error into the log itself, unless it says it once: those have their reason here."""
     once = {
-        "certificate_not_reloaded",  # for each change of the file
         "file_watch_failed",  # until a look succeeds
     }
     found = set()

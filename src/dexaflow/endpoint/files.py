@@ -1,6 +1,7 @@
 """Certificate, key and token of an endpoint: read at the start, and again when their files change."""
 
 import asyncio
+import contextlib
 import os
 import ssl
 from dataclasses import dataclass, field
@@ -85,31 +86,40 @@ class Reloading:
     key: Path | None
     token: TokenFile | None
 
+    _seen: tuple[object, object] | None = field(init=False, repr=False, default=None)
+    _unseen: bool = field(init=False, repr=False, default=False)
+
+    def __post_init__(self) -> None:
+        if self.cert is not None and self.key is not None:
+            with contextlib.suppress(OSError):  # gone since it was loaded: the first look says so
+                self._seen = _stamp(self.cert), _stamp(self.key)
+
     async def watch(self) -> None:
         """Look at the files again and again; never ends by itself."""
-        seen = self._cert_stamp()
         while True:
             await asyncio.sleep(RELOAD_SECONDS)
             if self.token is not None:
                 self.token.refresh()
-            stamp = self._cert_stamp()
-            if stamp == seen or stamp is None or self.context is None or self.cert is None:
-                continue
-            seen = stamp
-            try:
-                tls_context(self.cert, self.key)  # on another context first: a pair that does not match spoils this one
-                self.context.load_cert_chain(self.cert, self.key)
-                _log.info("certificate_reloaded")
-            except (OSError, UsageError) as error:
-                _log.error("certificate_not_reloaded", cause=str(error))
+            self.refresh_certificate()
 
-    def _cert_stamp(self) -> tuple[tuple[int, int, int], tuple[int, int, int]] | None:
-        if self.cert is None or self.key is None:
-            return None
+    def refresh_certificate(self) -> None:
+        """Load both again if one changed. That one cannot be found is said once, until both are there again."""
+        if self.context is None or self.cert is None or self.key is None:
+            return
+        unseen, self._unseen = self._unseen, True
         try:
-            return _stamp(self.cert), _stamp(self.key)
-        except OSError:
-            return None  # being swapped
+            stamp = _stamp(self.cert), _stamp(self.key)
+            unseen = self._unseen = False
+            if stamp == self._seen:
+                return
+            self._seen = stamp
+            tls_context(self.cert, self.key)  # on another context first: a pair that does not match spoils this one
+            self.context.load_cert_chain(self.cert, self.key)
+            _log.info("certificate_reloaded")
+        except (OSError, UsageError) as error:
+            if not unseen:
+                cause = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+                _log.error("certificate_not_reloaded", cause=cause)
 
 
 def tls_context(cert: Path, key: Path | None) -> ssl.SSLContext:
