@@ -288,6 +288,9 @@ async def test_a_cancelled_run_cannot_be_cancelled_again(api: httpx.AsyncClient,
     database.dag()
     database.run(state="failed", ended_at=at(9))
     is_problem(await api.post("/dexaflow/v1/runs/run-1/cancel"), 409)
+    airflows = "/api/v2/dags/nightly_etl/dagRuns/run-1"
+    is_problem(await api.patch(airflows, json={"state": "failed", "note": "again"}), 409)
+    assert (await api.get(airflows)).json()["note"] != "again"
 
 
 async def test_a_field_list_says_what_is_wrong(api: httpx.AsyncClient, database: Database) -> None:

@@ -17,6 +17,7 @@ from dexaflow.api.bodies import check_conf
 from dexaflow.api.problems import Problem, problem_docs
 from dexaflow.api.services import Services, asked_by
 from dexaflow.base.errors import NotFound
+from dexaflow.model.states import RUN_ENDED, RunState
 from dexaflow.store.reading_rows import RunRow
 
 __all__ = ["Note", "RunId", "run_of_dag", "run_routes"]
@@ -140,16 +141,18 @@ def run_routes(services: Services) -> APIRouter:
         if unknown := [m for m in update_mask or () if m not in ("state", "note")]:
             raise Problem(422, f"update_mask: {unknown[0][:100]!r} cannot be changed", [("update_mask", "unknown")])
         wanted = set(update_mask or ("state", "note"))
-        await run_of_dag(services, dag_id, dag_run_id)
+        row = await run_of_dag(services, dag_id, dag_run_id)
         if "state" in wanted and body.state in ("queued", "success"):
             raise Problem(
                 422,
                 f"state: a run cannot be set to {body.state}; set it to failed to cancel it, or clear it to run again",
                 [("body.state", "only failed")],
             )
-        if "note" in wanted and body.note is not None:
+        cancels = "state" in wanted and body.state == "failed"
+        refused = cancels and RunState(row.state) in RUN_ENDED  # then nothing is changed
+        if "note" in wanted and body.note is not None and not refused:
             await services.commands.set_note(dag_run_id, body.note)
-        if "state" in wanted and body.state == "failed":
+        if cancels:
             await services.commands.cancel(dag_run_id, by=asked_by(request))
         return answer(render.dag_run(await services.read(services.reader.run, dag_run_id)))
 
