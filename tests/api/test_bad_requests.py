@@ -375,7 +375,7 @@ async def test_no_body_is_answered_with_500(api: httpx.AsyncClient, body: bytes)
         is_problem(answer, answer.status_code)
 
 
-async def test_what_is_given_twice_is_named_and_not_half_ignored(
+async def test_what_is_given_twice_or_unknown_is_named_and_not_ignored(
     api: httpx.AsyncClient, database: Database, operations: Operations
 ) -> None:
     """Of two values the last would count, and a filter that is ignored answers another question."""
@@ -384,6 +384,8 @@ async def test_what_is_given_twice_is_named_and_not_half_ignored(
         if path.startswith(("/api/", "/dexaflow/")) and path not in OPEN_PATHS:
             answer = await api.request(method, f"{address}?tenant_id=acme&tenant_id=globex")
             assert "'tenant_id' is given twice" in is_problem(answer, 422), (method, path)
+            answer = await api.request(method, f"{address}?only_faild=true")
+            assert "only_faild" in is_problem(answer, 422), (method, path)
     assert (await api.get("/dexaflow/v1/runs?state=success&state=failed")).status_code == 200
     assert (await api.get("/api/v2/dags?order_by=dag_id&order_by=-is_paused")).status_code in (200, 422)
     body = is_problem(await api.post(TRIGGER, content=b'{"note":"a","note":"b"}', headers=JSON), 422)

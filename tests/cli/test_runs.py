@@ -92,6 +92,7 @@ def test_what_the_server_refuses_names_the_option_it_came_from(served: Served) -
         return served.run("runs", *words, code=2).stderr.removeprefix("dexaflow: ").strip()
 
     assert said("trigger", "etl", "--run-id", "a b").startswith("--run-id: may hold ASCII letters, digits and _ . ~")
+    assert said("trigger", "etl", "--run-id", "..") == "--run-id: must hold more than dots and tildes"
     assert "--state" in said("list", "--state", "bogus")
     assert said("trigger", "etl", "--note", "x" * 1001).startswith("--note: ")
     two = said("trigger", "etl", "--note", "x" * 1001, "--run-id", "a b")

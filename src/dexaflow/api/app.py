@@ -28,7 +28,7 @@ from dexaflow.api.airflow.pools import pool_routes
 from dexaflow.api.airflow.runs import run_routes
 from dexaflow.api.airflow.tasks import task_routes
 from dexaflow.api.answers import answer
-from dexaflow.api.asking import none_twice
+from dexaflow.api.asking import none_unknown_or_twice
 from dexaflow.api.front import OPEN_PATHS, AgentDoor, Front
 from dexaflow.api.own.dags import dag_routes as own_dag_routes
 from dexaflow.api.own.events import event_routes
@@ -153,10 +153,10 @@ def create_app(
     )
     app = App(services, agent_routes, api_token)
     problems.install(app)
-    airflow = APIRouter(prefix="/api/v2", dependencies=[Depends(none_twice)])
+    airflow = APIRouter(prefix="/api/v2", dependencies=[Depends(none_unknown_or_twice)])
     for routes in (dag_routes, run_routes, task_routes, log_routes, pool_routes, monitor_routes):
         airflow.include_router(routes(services))
-    own = APIRouter(prefix="/dexaflow/v1", dependencies=[Depends(none_twice)])
+    own = APIRouter(prefix="/dexaflow/v1", dependencies=[Depends(none_unknown_or_twice)])
     for routes in (own_dag_routes, own_run_routes, event_routes, hold_routes):
         own.include_router(routes(services))
     app.include_router(airflow)

@@ -23,7 +23,7 @@ __all__ = [
     "PageArgs",
     "Pattern",
     "Query",
-    "none_twice",
+    "none_unknown_or_twice",
     "order_of",
     "spans_of",
 ]
@@ -123,10 +123,11 @@ def spans_of(asked: BaseModel, columns: Mapping[str, str]) -> dict[str, Span]:
     return found
 
 
-async def none_twice(request: Request) -> None:
-    """Refuse a parameter that is given twice where one is taken: all but the last would be ignored.
+async def none_unknown_or_twice(request: Request) -> None:
+    """Refuse a parameter that the address does not take, or is given twice where one is taken: it would be ignored.
 
-    For the `dependencies` of a router.
+    Whoever clears a run with `?only_failed=true`, which belongs into the body, would clear all of it. For the
+    `dependencies` of a router.
 
     Raises:
         Problem: 422, naming it.
@@ -138,18 +139,27 @@ async def none_twice(request: Request) -> None:
     for name in given:
         if len(given.getlist(name)) > 1 and name not in _lists(route):
             raise Problem(422, f"{name[:100]!r} is given twice; give it once", [(f"query.{name}"[:200], "given twice")])
+    known = dict(_parameters(route))
+    for name in given:
+        if name not in known:
+            takes = f"it takes {', '.join(sorted(known))}" if known else "it takes none"
+            said = f"there is no parameter {name[:100]!r} at this address; {takes}"
+            raise Problem(422, said, [(f"query.{name}"[:200], "unknown")])
 
 
 def _lists(route: APIRoute) -> Iterator[str]:
     """Yield the names of a route's parameters that are lists."""
+    return (name for name, annotation in _parameters(route) if _is_list(annotation))
+
+
+def _parameters(route: APIRoute) -> Iterator[tuple[str, Any]]:  # Any: a type as written
+    """Yield a route's parameters by name."""
     for parameter in route.dependant.query_params:
         annotation = parameter.field_info.annotation
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            for name, field in annotation.model_fields.items():
-                if _is_list(field.annotation):
-                    yield name
-        elif _is_list(annotation):
-            yield parameter.alias
+            yield from ((name, field.annotation) for name, field in annotation.model_fields.items())
+        else:
+            yield parameter.alias, annotation
 
 
 def _is_list(annotation: Any) -> bool:  # Any: a type as written

@@ -28,9 +28,10 @@ _RUN_ID = "[.~]*[A-Za-z0-9_:+-][A-Za-z0-9_.~:+-]*"
 
 
 def _run_id(value: str) -> str:
+    if not value.strip(".~"):
+        raise PydanticCustomError("run_id", "must hold more than dots and tildes")
     if not re.fullmatch(_RUN_ID, value):
-        said = "may hold ASCII letters, digits and _ . ~ : + - only, and not dots and tildes alone"
-        raise PydanticCustomError("run_id", said)
+        raise PydanticCustomError("run_id", "may hold ASCII letters, digits and _ . ~ : + - only")
     return value
 
 

@@ -111,13 +111,19 @@ def task_routes(services: Services) -> APIRouter:
         return answer(render.task_instance_try(row))
 
     @router.get(_INSTANCE + "/xcomEntries", response_model=shapes.XComCollection)
-    async def get_xcom_entries(dag_id: str, dag_run_id: str, task_id: str) -> Response:
+    async def get_xcom_entries(
+        dag_id: str,
+        dag_run_id: str,
+        task_id: str,
+        limit: Annotated[int, Query(ge=0)] = 50,
+        offset: Annotated[int, Query(ge=0, le=MAX_INT)] = 0,
+    ) -> Response:
         """What a task returned, without the value."""
         await run_of_dag(services, dag_id, dag_run_id)
         await services.read(services.reader.attempt, dag_run_id, task_id)
         row = await services.read(services.reader.result, dag_run_id, task_id)
         entries = [] if row is None else [render.xcom(row)]
-        return answer({"xcom_entries": entries, "total_entries": len(entries)})
+        return answer({"xcom_entries": entries[offset:][:limit], "total_entries": len(entries)})
 
     @router.get(_INSTANCE + "/xcomEntries/{xcom_key}", response_model=shapes.XComValue)
     async def get_xcom_entry(
