@@ -218,6 +218,14 @@ def test_changes_are_told_key_by_key() -> None:
     assert changes_text({"tolerations": [{"operator": "Exists"}]}) == "tolerations: every taint"
 
 
+def test_the_line_of_an_answer_that_changed_much_ends() -> None:
+    many = changes_text({"labels": {f"k{n}": "v" for n in range(5_000)}})
+    assert many.startswith("labels.k0=v, ")
+    assert many.endswith(", labels.k19=v and 4,980 more")
+    long = changes_text({"annotations": {"note": "x" * 60_000}, "service_account": "etl"})
+    assert long == f"annotations.note={'x' * 383}..., service_account=etl"
+
+
 @given(st.binary(), st.lists(st.integers(0, 200)))
 def test_a_log_is_the_same_text_however_its_bytes_come(log: bytes, cuts: list[int]) -> None:
     whole = ShownLines().feed(log, last=True)

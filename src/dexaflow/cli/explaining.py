@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["POD_COLUMNS", "pod_rows", "pod_title", "walk"]
 
+MOST_CHANGES_SAID = 20  # of one answer, in its line; an answer has room for thousands
+MAX_CHANGE_CHARACTERS = 400  # the longest label's key and value have their place in it
 POD_COLUMNS = ("field", "key", "value", "set by")
 _NOT_YET = "not yet"
 _ANSWERS = {
@@ -104,7 +106,7 @@ def _review(review: "shapes.Review", now: datetime) -> str:
 
 
 def changes_text(changes: Mapping[str, Any]) -> str:
-    """Return what a hook changed, key by key; "" for nothing."""
+    """Return what a hook changed, key by key; "" for nothing. Of much, the beginning: JSON output has all of it."""
     parts: list[str] = []
     for field, value in changes.items():
         if isinstance(value, Mapping):
@@ -113,7 +115,9 @@ def changes_text(changes: Mapping[str, Any]) -> str:
             parts += [f"{field}: {_toleration(item)}" for item in value]
         else:
             parts.append(f"{field}={value}")
-    return ", ".join(parts)
+    more = len(parts) - MOST_CHANGES_SAID
+    said = [part if len(part) <= MAX_CHANGE_CHARACTERS else f"{part[:MAX_CHANGE_CHARACTERS]}..." for part in parts]
+    return ", ".join(said) if more <= 0 else f"{', '.join(said[:MOST_CHANGES_SAID])} and {more:,} more"
 
 
 def _toleration(item: object) -> str:
