@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dexaflow.base.errors import Conflict, NotFound, UsageError, not_found
+from dexaflow.base.errors import Conflict, UsageError, not_found
 from dexaflow.base.steps import Step, reached
+from dexaflow.model.clearing import tasks_to_clear
 from dexaflow.model.states import RUN_ENDED, Event, RunState, State
 from dexaflow.store.registering import spec_of
 from dexaflow.store.running import end_run, new_try
@@ -105,26 +106,14 @@ def clear_tasks(
     if run is None:
         raise not_found("run", run_id)
     spec = spec_of(tx, run.version_id)
-    known = {t.task_id for t in spec.tasks}
-    wanted = set(known if task_ids is None else task_ids)
-    if unknown := sorted(wanted - known):
-        raise NotFound(f"run '{run_id}' has no task '{unknown[0]}'; its tasks are {', '.join(sorted(known))}"[:500])
-    if downstream:
-        grown = True
-        while grown:
-            more = {t.task_id for t in spec.tasks if t.task_id not in wanted and wanted & set(t.upstream)}
-            grown = bool(more)
-            wanted |= more
-    cleared: list[str] = []
+    found = tx.all("SELECT attempt_id, task_id, state, launch_id FROM task_instances WHERE run_id = :r", r=run_id)
+    by_task = {ti.task_id: ti for ti in found}
+    states = {task_id: ti.state for task_id, ti in by_task.items()}
+    cleared = tasks_to_clear(spec, states, task_ids, downstream=downstream, only_failed=only_failed)
     launches: list[tuple[str, str]] = []
     unheld: list[str] = []
-    for ti in tx.all(
-        "SELECT attempt_id, task_id, state, launch_id FROM task_instances WHERE run_id = :r ORDER BY task_id", r=run_id
-    ):
+    for ti in (by_task[task_id] for task_id in cleared):
         state = State(ti.state)
-        failed = state in (State.FAILED, State.UPSTREAM_FAILED)
-        if ti.task_id not in wanted or state is State.NONE or (only_failed and not failed):
-            continue
         if state is State.RUNNING:
             tx.run("UPDATE task_instances SET stop = 'cleared' WHERE attempt_id = :a AND state = 'running'",
                    a=ti.attempt_id)  # fmt: skip
@@ -135,7 +124,6 @@ def clear_tasks(
             if state is State.HELD:
                 unheld.append(ti.attempt_id)
             new_try(tx, ti.attempt_id, Event.CLEARED, state)
-        cleared.append(ti.task_id)
     if cleared and run.stop:  # why it ended is true of its earlier tries alone, and stays with them
         note = run.note.removesuffix(run.stop).removesuffix("; ")
         tx.run("UPDATE runs SET note = :n WHERE run_id = :r", n=note, r=run_id)
@@ -152,7 +140,7 @@ def clear_tasks(
             r=run_id, due=None if limit is None else tx.up + limit,
         )  # fmt: skip
     reached(Step.CLEAR_WRITTEN)
-    return tuple(cleared), ToKill(tuple(launches), tuple(unheld))
+    return cleared, ToKill(tuple(launches), tuple(unheld))
 
 
 def set_paused(tx: Tx, dag_id: str, *, paused: bool, by: str = "") -> None:

@@ -1,6 +1,6 @@
-"""Which tasks a clearing is about, in Airflow's words: chosen, with what depends on them, in some states."""
+"""What a clearing would clear, or has cleared, in Airflow's shapes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from starlette.responses import Response
 
@@ -8,78 +8,18 @@ from dexaflow.api.airflow import render, shapes
 from dexaflow.api.airflow.states import in_airflows_words
 from dexaflow.api.answers import answer
 from dexaflow.api.services import MAX_PAGE, Services
-from dexaflow.base.errors import NotFound
-from dexaflow.model.dags import DagSpec
-from dexaflow.model.states import State
+from dexaflow.model.clearing import tasks_to_clear
 from dexaflow.store.reading_filters import AttemptFilter
 from dexaflow.store.reading_rows import RunRow
 
-__all__ = ["choose", "cleared_instances", "tasks_to_clear", "would_clear"]
-
-_FAILED = frozenset({State.FAILED, State.UPSTREAM_FAILED})
+__all__ = ["chosen", "cleared_instances", "would_clear"]
 
 
-def choose(
-    spec: DagSpec,
-    states: Mapping[str, str],
-    task_ids: Sequence[str] | None,
-    *,
-    downstream: bool = False,
-    upstream: bool = False,
-    only_failed: bool = False,
-    only_running: bool = False,
-) -> tuple[str, ...]:
-    """Return the tasks to clear, sorted. A task that is still waiting for its turn has nothing to clear.
-
-    Args:
-        states: The state of each task of the run.
-        task_ids: None for all.
-
-    Raises:
-        NotFound: a task that the DAG does not have.
-    """
-    above = {t.task_id: set(t.upstream) for t in spec.tasks}
-    wanted = set(above if task_ids is None else task_ids)
-    if unknown := sorted(wanted - above.keys()):
-        raise NotFound(f"DAG '{spec.dag_id}' has no task '{unknown[0]}'")
-    chosen = set(wanted)
-    if downstream:
-        below = set(wanted)
-        while more := {t for t, up in above.items() if t not in below and up & below}:
-            below |= more
-        chosen |= below
-    if upstream:
-        todo = list(wanted)
-        while todo:
-            more = above[todo.pop()] - chosen
-            chosen |= more
-            todo.extend(more)
-
-    def fits(state: str | None) -> bool:
-        if state is None or state == State.NONE:
-            return False
-        return (not only_failed or state in _FAILED) and (not only_running or state == State.RUNNING)
-
-    return tuple(sorted(t for t in chosen if fits(states.get(t))))
-
-
-async def tasks_to_clear(
-    services: Services,
-    run: RunRow,
-    task_ids: Sequence[str] | None,
-    *,
-    downstream: bool = False,
-    upstream: bool = False,
-    only_failed: bool = False,
-    only_running: bool = False,
-) -> tuple[str, ...]:
-    """Return what `choose` chooses for a run as it is now. Raises `NotFound`."""
+async def chosen(services: Services, run: RunRow, task_ids: Sequence[str] | None, **how: bool) -> tuple[str, ...]:
+    """Return what `tasks_to_clear` chooses, told how, of a run as it is now. Raises `NotFound`."""
     spec = await services.read(services.reader.spec, run.version_id)
     states = await services.read(services.reader.states, run.run_id)
-    return choose(
-        spec, states, task_ids, downstream=downstream, upstream=upstream, only_failed=only_failed,
-        only_running=only_running,
-    )  # fmt: skip
+    return tasks_to_clear(spec, states, task_ids, **how)
 
 
 async def would_clear(services: Services, run_id: str, task_ids: Sequence[str]) -> Response:

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
 from dexaflow.api.airflow import render, shapes
-from dexaflow.api.airflow.clearing import tasks_to_clear, would_clear
+from dexaflow.api.airflow.clearing import chosen, would_clear
 from dexaflow.api.airflow.queries import RunQuery
 from dexaflow.api.answers import answer
 from dexaflow.api.asking import Moment, Name
@@ -170,8 +170,8 @@ def run_routes(services: Services) -> APIRouter:
             raise Problem(422, "only_new: a run keeps the version it began with", [("body.only_new", "leave it out")])
         only_failed = bool(body.only_failed)
         if body.dry_run is None or body.dry_run:
-            chosen = await tasks_to_clear(services, row, None, only_failed=only_failed)
-            return await would_clear(services, row.run_id, chosen)
+            wanted = await chosen(services, row, None, only_failed=only_failed)
+            return await would_clear(services, row.run_id, wanted)
         if body.note is not None:
             await services.commands.set_note(row.run_id, body.note)
         await services.commands.clear(

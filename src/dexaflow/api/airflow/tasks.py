@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 from starlette.responses import Response
 
 from dexaflow.api.airflow import render, shapes
-from dexaflow.api.airflow.clearing import cleared_instances, tasks_to_clear
+from dexaflow.api.airflow.clearing import chosen, cleared_instances
 from dexaflow.api.airflow.queries import AttemptQuery
 from dexaflow.api.airflow.runs import Note, refuse_other_version, run_of_dag
 from dexaflow.api.answers import answer, kept_json
@@ -160,7 +160,7 @@ def task_routes(services: Services) -> APIRouter:
         refuse_other_version(body.run_on_latest_version)
         run = await run_of_dag(services, dag_id, body.dag_run_id)
         only_failed = body.only_failed is None or body.only_failed
-        chosen = await tasks_to_clear(
+        wanted = await chosen(
             services,
             run,
             _task_ids(body.task_ids),
@@ -171,14 +171,14 @@ def task_routes(services: Services) -> APIRouter:
         )
         if body.prevent_running_task:
             states = await services.read(services.reader.states, run.run_id)
-            if running := [t for t in chosen if states.get(t) == State.RUNNING]:
+            if running := [t for t in wanted if states.get(t) == State.RUNNING]:
                 raise Conflict(f"task '{running[0]}' is running; wait for it, or clear it without prevent_running_task")
-        if (body.dry_run is None or body.dry_run) or not chosen:
-            return await cleared_instances(services, run.run_id, chosen)
+        if (body.dry_run is None or body.dry_run) or not wanted:
+            return await cleared_instances(services, run.run_id, wanted)
         if body.note is not None:
             await services.commands.set_note(run.run_id, body.note)
         cleared = await services.commands.clear(
-            run.run_id, task_ids=chosen, downstream=False, only_failed=only_failed, by=asked_by(request)
+            run.run_id, task_ids=wanted, downstream=False, only_failed=only_failed, by=asked_by(request)
         )
         return await cleared_instances(services, run.run_id, cleared)
 
