@@ -6,13 +6,14 @@ import json
 import os
 import py_compile
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dexaflow.base.errors import DagError
-from dexaflow.loading.loader import Loaded, load_file
+from dexaflow.loading.loader import Loaded, NotLoadedError, load_file
 
 HEAD = "from dexaflow import DAG, bash, task\n"
 HANG_SECONDS = 2.0  # the limit for files that are meant to hit it
@@ -407,3 +408,13 @@ async def test_a_file_may_have_the_name_of_a_module_it_uses(tmp_path: Path) -> N
 
     assert isinstance(result, Loaded)
     assert result.files == ("team one/json.py",)
+
+
+async def test_a_machine_without_room_for_a_load_is_no_fault_of_the_file_and_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "etl.py").write_text("from dexaflow import DAG\nDAG('etl')\n")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))  # as with a /tmp that is full or read-only
+    told = await load_file(tmp_path, "etl.py")
+    assert isinstance(told, NotLoadedError)
+    assert told.cause == "cannot be loaded: No such file or directory"

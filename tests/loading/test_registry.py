@@ -56,7 +56,7 @@ class Folders:
     @contextlib.asynccontextmanager
     async def running(self, *, timeout: float = 30.0, known: Iterable[Key] = ()) -> AsyncIterator[Published]:
         folders = {"acme": self.acme, "globex": self.globex}
-        self.dags = DagFolders(folders, self.versions, interval=0.02, timeout=timeout)
+        self.dags = DagFolders(folders, self.versions, interval=0.02, timeout=timeout, again=0.1)
         running = asyncio.create_task(self.dags.run(self.published, known=known))
         try:
             yield self.published
@@ -74,6 +74,18 @@ def folders(tmp_path: Path) -> Folders:
 
 def ids(result: FileResult) -> list[str]:
     return [dag.dag_id for dag in result.dags]
+
+
+async def test_a_file_that_the_machine_kept_from_being_loaded_is_tried_again_by_itself(folders: Folders) -> None:
+    """A full disk is over some day, and nobody touches the DAG files for it."""
+    folders.versions.write_text("in the way")
+    (folders.acme / "a.py").write_text(HEAD + "with DAG('a'):\n    bash('x', 'true')\n")
+    async with folders.running() as published:
+        failed = await published.wait("a.py", lambda result: result.errors)
+        assert "cannot be kept" in failed.errors[0].cause
+        folders.versions.unlink()
+        assert ids(await published.wait("a.py", lambda result: result.version)) == ["a"]
+    assert len(published.of("a.py")) == 2  # what is said already is not said with each try
 
 
 def replace(path: Path, text: str) -> None:

@@ -63,8 +63,8 @@ def find_address(given: Path | None, environ: Mapping[str, str]) -> Address:
         found = read_url(folder)
         if found is None:
             raise NoServer(
-                f"no server runs on the data folder {folder}; start one with `dexaflow lite`, name its folder with"
-                " --data, or set DEXAFLOW_URL and DEXAFLOW_TOKEN"
+                f"no server runs on the data folder {folder}, or not yet; start one with `dexaflow lite`, name its"
+                " folder with --data, or set DEXAFLOW_URL and DEXAFLOW_TOKEN"
             )
         url, url_source = found, str(folder / "server.json")
     from_environment = url_source == "DEXAFLOW_URL"

@@ -22,7 +22,10 @@ def _group() -> None:
 
 @app.command("list")
 def list_hooks(data: Data = None, output: Shown = Output.TABLE) -> None:
-    """List hooks in the order in which they are asked: breaker, failures in a row, next probe, last cause, holds."""
+    """List hooks in the order in which they are asked: breaker, failures in a row, next probe, last cause, holds.
+
+    The last cause is that of the latest failure since the server's start, and `failed` how long ago that was.
+    """
     from dexaflow.cli.client import connected, own
     from dexaflow.cli.moments import span
 

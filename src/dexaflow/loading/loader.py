@@ -23,7 +23,7 @@ from dexaflow.loading.child import CHANNEL_CLOSED
 from dexaflow.model import dag_rules as rules
 from dexaflow.model.dags import DagSpec
 
-__all__ = ["LOAD_SECONDS", "LoadTimeoutError", "Loaded", "load_file"]
+__all__ = ["LOAD_SECONDS", "LoadTimeoutError", "Loaded", "NotLoadedError", "load_file"]
 
 LOAD_SECONDS = 30.0  # for a file to load, unless told otherwise
 MEMORY_BYTES = 2 * 1024**3  # of address space, for one file
@@ -39,6 +39,10 @@ _BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); import dexaflow.loadin
 
 class LoadTimeoutError(DagError):
     """A file was not loaded within its limit."""
+
+
+class NotLoadedError(DagError):
+    """A file could not be tried: the machine had no process, disk or descriptors for it. The file may be fine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +70,28 @@ async def load_file(
         file: Relative to `root`, parts separated by "/".
         timeout: Seconds, above 0.
     """
-    root = _absolute(root)
+    try:
+        return await _load(_absolute(root), file, timeout, memory_bytes)
+    except OSError as error:
+        return NotLoadedError(file, 0, f"cannot be loaded: {error.strerror or type(error).__name__}")
+
+
+async def _load(root: Path, file: str, timeout: float, memory_bytes: int) -> Loaded | DagError:
     with contextlib.ExitStack() as stack, _folder() as folder:
         # Files, not pipes: nothing that the child leaves behind can keep us waiting for their end.
         result, trace, status, output = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(4))
         fds = (result.fileno(), trace.fileno(), status.fileno())
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-X", "utf8", "-c", _BOOT, str(Path(dexaflow.__path__[0]).parent)),
-                *(str(root), file, folder, *map(str, fds), repr(float(timeout)), str(memory_bytes)),
-                stdin=asyncio.subprocess.PIPE,  # the lifeline; its end tells the child that nobody waits any more
-                stdout=output,
-                stderr=output,
-                env=_environment(folder),
-                cwd="/",
-                pass_fds=fds,
-                start_new_session=True,
-            )
-        except OSError as error:
-            return DagError(file, 0, f"cannot be loaded: {error.strerror or type(error).__name__}")
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-X", "utf8", "-c", _BOOT, str(Path(dexaflow.__path__[0]).parent)),
+            *(str(root), file, folder, *map(str, fds), repr(float(timeout)), str(memory_bytes)),
+            stdin=asyncio.subprocess.PIPE,  # the lifeline; its end tells the child that nobody waits any more
+            stdout=output,
+            stderr=output,
+            env=_environment(folder),
+            cwd="/",
+            pass_fds=fds,
+            start_new_session=True,
+        )
         try:
             async with asyncio.timeout(timeout + _GRACE_SECONDS):
                 await process.wait()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dexaflow.base.errors import DagError
-from dexaflow.loading.loader import LOAD_SECONDS, LoadTimeoutError, load_file
+from dexaflow.loading.loader import LOAD_SECONDS, LoadTimeoutError, NotLoadedError, load_file
 from dexaflow.loading.versions import Changed, read_file, snapshot
 from dexaflow.loading.watcher import Change, Kind, Watcher
 from dexaflow.model.dags import DagSpec
@@ -14,6 +14,7 @@ from dexaflow.model.dags import DagSpec
 __all__ = ["MARK", "PARALLEL_LOADS", "DagFolders", "FileResult"]
 
 PARALLEL_LOADS = 2
+AGAIN_SECONDS = 15.0  # after which a file is tried again that the machine, not itself, kept from being loaded
 MARK = b"dexaflow"  # a file without it imports nothing of ours and is not executed
 _MAX_TRIES = 5  # to load a file that changes while it is loaded; then it waits for its next change
 
@@ -85,12 +86,14 @@ class DagFolders:
         interval: float = 1.0,
         timeout: float = LOAD_SECONDS,
         parallel: int = PARALLEL_LOADS,
+        again: float = AGAIN_SECONDS,
     ) -> None:
         self.ready = asyncio.Event()  # every file that the first look found is published
         self._folders = dict(folders)
         self._versions_dir = versions_dir
         self._timeout = timeout
         self._parallel = parallel
+        self._again_seconds = again
         self._watcher = Watcher(folders, interval=interval)
         self._known: dict[Key, _Known] = {}
         self._present: set[Key] = set()
@@ -100,6 +103,7 @@ class DagFolders:
         self._publishing = asyncio.Lock()
         self._unready: set[Key] | None = None  # what the first look found and is not published yet
         self._moving: dict[Key, int] = {}  # loads in a row that ended in `Changed`
+        self._again: dict[Key, float] = {}  # what the machine, not the file, is to blame for: when it is tried again
         self._reported: dict[str, set[str]] = {}  # tenant -> files and folders with a problem of looking
 
     async def run(self, publish: Publish, *, known: Iterable[Key] = ()) -> None:
@@ -120,6 +124,7 @@ class DagFolders:
                 await self._take_in(publish, look.changes)
                 for tenant_id, problems in look.problems.items():
                     await self._publish_problems(publish, tenant_id, problems)
+                await self._try_again()
                 if self._unready is None:
                     self._unready = set(self._work.waiting) | set(self._work.busy)
                     self._is_published(None)
@@ -162,6 +167,15 @@ class DagFolders:
             await self._remove(publish, key)
         self._is_published(None)
 
+    async def _try_again(self) -> None:
+        now = asyncio.get_running_loop().time()
+        async with self._wake:
+            for key in [key for key, due in self._again.items() if due <= now]:
+                del self._again[key]
+                if key in self._present:
+                    self._work.waiting[key] = None
+            self._wake.notify_all()
+
     async def _load_forever(self, publish: Publish) -> None:
         while True:
             async with self._wake:
@@ -192,20 +206,21 @@ class DagFolders:
         """Load one file and publish what it holds. Returns True when it changed meanwhile and must be loaded again."""
         tenant_id, file = key
         root = self._folders[tenant_id]
+        self._again.pop(key, None)
         try:
             marked = MARK in await asyncio.to_thread(read_file, root, file)
         except FileNotFoundError:
             return False  # the next look will say so
         except (OSError, ValueError) as error:
             cause = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
-            await self._fail(publish, key, DagError(file, 0, cause))
+            await self._fail(publish, key, DagError(file, 0, cause), again=isinstance(error, OSError))
             return False
         if not marked:
             await self._remove(publish, key)
             return False
         loaded = await load_file(root, file, timeout=self._timeout)
         if isinstance(loaded, DagError):
-            await self._fail(publish, key, loaded)
+            await self._fail(publish, key, loaded, again=isinstance(loaded, NotLoadedError))
             return False
         try:
             version = await asyncio.to_thread(snapshot, root, loaded.digests, self._versions_dir)
@@ -217,7 +232,7 @@ class DagFolders:
         except ValueError as error:
             await self._fail(publish, key, DagError(file, 0, f"cannot be kept: {error}"))
         except OSError as error:  # a full disk is this file's trouble, not the server's end
-            await self._fail(publish, key, DagError(file, 0, f"cannot be kept: {error.strerror}"))
+            await self._fail(publish, key, DagError(file, 0, f"cannot be kept: {error.strerror}"), again=True)
         else:
             self._moving.pop(key, None)
             result = FileResult(tenant_id, file, version, loaded.dags, loaded.errors)
@@ -225,7 +240,9 @@ class DagFolders:
             await self._learn(publish, key, _Known(result, frozenset(loaded.files), holds))
         return False
 
-    async def _fail(self, publish: Publish, key: Key, error: DagError) -> None:
+    async def _fail(self, publish: Publish, key: Key, error: DagError, *, again: bool = False) -> None:
+        if again:  # no change of the file will tell that there is room on the disk
+            self._again[key] = asyncio.get_running_loop().time() + self._again_seconds
         before = self._known.get(key)
         holds = before.holds if before is not None else frozenset[str]()
         result = FileResult(*key, errors=(error,))

@@ -222,7 +222,8 @@ async def _run(
             gc.collect()
             gc.freeze()  # what the start has made stays: no need to look through it again and again
             reached(Step.ANNOUNCED)
-            log.info("server_ready", url=url, data=str(folder.root), term=term)
+            host, port = listener.getsockname()[:2]
+            log.info("server_ready", url=url, listens=f"{host} port {port}", data=str(folder.root), term=term)
             if on_ready is not None:
                 on_ready(url, token)
             await stop.wait()
