@@ -222,7 +222,8 @@ async def test_the_log_says_which_questions_met_no_hook_and_not_each_time(serve:
                 await client.post(f"{url}/admit", content=question(REQUEST), headers=headers)
             await client.post(f"{url}/review", content=question(REQUEST), headers=headers)
             await client.post(f"{url}/admit", content=b"{", headers={"Authorization": "Bearer one"})
-            await client.get(f"{url}/healthz")
+            for path in ("/healthz", "/", "/admit"):
+                await client.get(f"{url}{path}")
 
     assert [(line["event"], line["log_level"], line["status"]) for line in logs] == [
         ("question_turned_away", "warning", 401),

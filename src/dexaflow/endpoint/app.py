@@ -42,7 +42,7 @@ _CLOSE = ((b"connection", b"close"),)
 # What a path may be asked for by: RFC 3986's characters of one, less `%`, since it is compared unquoted.
 _PATH = re.compile(r"/[A-Za-z0-9/._~!$&'()*+,;=:@-]*", re.ASCII)
 
-_ASKED_WRONGLY: Final = frozenset({400, 401, 404, 405, 408, 413, 415})
+_ASKED_WRONGLY: Final = frozenset({400, 401, 404, 408, 413, 415})
 
 _TITLES: Mapping[int, str] = {
     400: "Bad Request",
@@ -168,7 +168,8 @@ class Endpoint:
             task.uncancel()  # it was `end`
             raise _ended() from None
         except _Problem as problem:
-            if problem.status in _ASKED_WRONGLY:  # told to its asker alone, nobody who runs the endpoint would know
+            # Told to its asker alone, it would never be found out here. What is no POST was no question: a probe, say.
+            if scope["method"] == "POST" and problem.status in _ASKED_WRONGLY:
                 self._troubles.warning("question_turned_away", cause=problem.detail, status=problem.status)
             raise
         except _Gone:
