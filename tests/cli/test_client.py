@@ -1,6 +1,7 @@
 """The client: which server it asks with which token, and what it says when that goes wrong (R10.4)."""
 
 import json
+import os
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -252,3 +253,20 @@ def test_a_reader_that_goes_away_is_no_error(served: Served) -> None:
         process.wait(60)
         assert "Traceback" not in (errors := process.stderr.read())
         assert "BrokenPipe" not in errors
+
+
+@pytest.mark.parametrize("name", ["data", "data/below"])
+def test_a_data_folder_of_another_user_is_not_taken_for_one_without_a_server(tmp_path: Path, name: str) -> None:
+    """An operator under his own name asks about the service's folder, which is 0700."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    folder.chmod(0)
+    ours = os.geteuid()
+    try:
+        if ours == 0:  # who may look into everything
+            os.seteuid(65_534)
+        with pytest.raises(UsageError, match=f"the data folder {tmp_path / name} is closed to this user"):
+            find_address(None, {"DEXAFLOW_DATA": str(tmp_path / name)})
+    finally:
+        os.seteuid(ours)
+        folder.chmod(0o700)

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from dexaflow.base.errors import DexaflowError, UsageError
 from dexaflow.base.hosts import is_loopback
-from dexaflow.server.data_folder import read_token, read_url
+from dexaflow.server.data_folder import is_closed_to_us, read_token, read_url
 
 __all__ = ["Address", "NoServer", "data_folder", "find_address"]
 
@@ -61,6 +61,11 @@ def find_address(given: Path | None, environ: Mapping[str, str]) -> Address:
     url_source = "DEXAFLOW_URL"
     if not url:
         found = read_url(folder)
+        if found is None and is_closed_to_us(folder):
+            raise UsageError(
+                f"the data folder {folder} is closed to this user; ask as the user that runs the server, or set"
+                " DEXAFLOW_URL and DEXAFLOW_TOKEN"
+            )
         if found is None:
             raise NoServer(
                 f"no server runs on the data folder {folder}, or not yet; start one with `dexaflow lite`, name its"

@@ -12,7 +12,7 @@ from pathlib import Path
 from dexaflow.base.errors import DexaflowError
 from dexaflow.base.steps import Step, reached
 
-__all__ = ["DataFolder", "DataFolderError", "read_token", "read_url"]
+__all__ = ["DataFolder", "DataFolderError", "is_closed_to_us", "read_token", "read_url"]
 
 
 class DataFolderError(DexaflowError):
@@ -183,6 +183,17 @@ def read_url(root: Path) -> str | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return url if isinstance(url, str) else None
+
+
+def is_closed_to_us(root: Path) -> bool:
+    """Whether the data folder is there, perhaps, but not for this user to look into."""
+    try:
+        os.scandir(root).close()
+    except PermissionError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def read_token(root: Path) -> str | None:
