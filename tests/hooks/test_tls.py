@@ -304,6 +304,19 @@ async def test_endpoint_without_tls_is_refused(ca: trustme.CA) -> None:
         assert endpoint.questions == []
 
 
+async def test_what_answers_in_plain_text_is_said_to(ca: trustme.CA) -> None:
+    """A server of HTTP on that port, most often; OpenSSL calls it WRONG_VERSION_NUMBER."""
+
+    async def script(peer: Peer) -> None:
+        peer.send(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        await peer.question()
+
+    async with Endpoint(script) as endpoint:
+        url = parse_webhook_url(endpoint.url.replace("http:", "https:"))
+        async with Transport(url, timeout=LONG, tls=client_context(ca.cert_pem.bytes())) as transport:
+            assert "does not speak TLS" in (await broken(transport)).cause
+
+
 async def test_only_http_1_1_is_offered(ca: trustme.CA) -> None:
     tls = issued(ca, "localhost")
     tls.set_alpn_protocols(["h2", "http/1.1"])

@@ -130,6 +130,8 @@ def _described(address: Address, error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"{address}: its certificate is not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
+        if error.reason == "WRONG_VERSION_NUMBER":  # OpenSSL's way to say that what came back is something else
+            return f"{address}: TLS failed: what answers there does not speak TLS"
         return f"{address}: TLS failed: {error.reason or error}"
     if isinstance(error, ConnectionRefusedError):
         return f"{address}: the connection was refused"
