@@ -300,7 +300,11 @@ async def test_health_and_metrics_are_open_and_say_what_is_wrong(
 ) -> None:
     for path in ("/health", "/health/live", "/health/ready", "/metrics"):
         assert (await api.get(path, headers={"Authorization": ""})).status_code == 200
+        asked, probed = await api.get(path), await api.head(path)
+        assert (probed.status_code, probed.content) == (200, b"")
+        assert probed.headers["content-type"] == asked.headers["content-type"]
     health.update(ready=False, scheduler=False, why="another control plane leads")
+    assert (await api.head("/health/ready")).status_code == 503
     assert (await api.get("/health/live")).status_code == 200
     ready = await api.get("/health/ready")
     assert (ready.status_code, ready.json()["why"]) == (503, "another control plane leads")

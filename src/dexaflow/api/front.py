@@ -95,9 +95,15 @@ class Front:
             await send({"type": "websocket.close", "code": 1000})
             return
         begun = False
+        # Load balancers and uptime monitors ask by HEAD, which is GET without the body (RFC 9110, 9.3.2).
+        head_only = scope["method"] == "HEAD" and scope["path"] in OPEN_PATHS
+        if head_only:
+            scope = {**scope, "method": "GET"}
 
         async def sending(message: Message) -> None:
             nonlocal begun
+            if head_only and message["type"] == "http.response.body":
+                message = {**message, "body": b""}
             if message["type"] == "http.response.start":
                 begun = True
                 message = {**message, "headers": [*message.get("headers", ()), *_SAFE_HEADERS]}
