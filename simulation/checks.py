@@ -19,10 +19,11 @@ from dexaflow.model.dags import TaskSpec
 from dexaflow.model.execution import Execution
 from dexaflow.policy.policy import Policy
 from simulation.check import EPSILON, Check, Violation, Walk
-from simulation.drawing import Drawn
+from simulation.drawing import MANY_PLACES, Drawn
 from simulation.probing import OneProbesInTurn
 from simulation.reading import ENDED, IN_USE, Outside, Row, Seen
 from simulation.record import Broken, Issued, Process, Question, Record, Spoken, Start, Try, shown_try
+from simulation.sharing import TenantsShareThePace
 from simulation.tokens import TokensOpenTheirOwnDoor
 
 __all__ = ["Checks"]
@@ -360,7 +361,7 @@ class HeldIsAskedAgain(Check):
         most = every.drawn.recheck * 1.1 + 3.0
         for attempt_id, waited in self._waited.items():
             row = every.now.rows[attempt_id]
-            if not every.is_asked(row.tried):
+            if not every.is_asked(row.tried) and not every.pace_is_used_up(row):
                 self._waited[attempt_id] = waited + seconds
                 if waited + seconds > most:
                     self.fail(f"{shown_try(row.tried)} is held by {row.hook} and was not asked for {waited:.1f} s")
@@ -474,8 +475,9 @@ class Checks:
         self._all = [kind(self) for kind in (
             NothingUnchecked, RefusedNeverRan, NothingTwice, NothingLost, SlotsAreExact, NothingElseChanged,
             BreakerKeepsQuiet, OneProbesInTurn, BrokenWaitingEnds, HeldIsAskedAgain, ReviewsAreWhole,
-            TokensOpenTheirOwnDoor,
+            TenantsShareThePace, TokensOpenTheirOwnDoor,
         )]  # fmt: skip
+        self._sharing = next(check for check in self._all if isinstance(check, TenantsShareThePace))
         self._tokens = next(check for check in self._all if isinstance(check, TokensOpenTheirOwnDoor))
         self._by_itself = NothingFailsByItself(self)
         self.fuses = next(check for check in self._all if isinstance(check, BreakerKeepsQuiet))
@@ -672,8 +674,10 @@ class Checks:
         walk = None if self._leading is None else self.walks.get((self._leading, tried))
         return walk is not None and any(q.answer is None for q in walk.questions.values())
 
-    def somebody_is_asked(self, plane: int) -> bool:
-        return any(q.answer is None for p, walk in self.walks.items() if p[0] == plane for q in walk.questions.values())
+    def open_questions(self) -> list[Question]:
+        """Return the questions of the leading control plane that have not been answered."""
+        walks = (walk for (plane, _), walk in self.walks.items() if plane == self._leading)
+        return [q for walk in walks for q in walk.questions.values() if q.answer is None]
 
     def last_done(self, row: Row) -> float:
         """When anything was last asked about a row, answered or written."""
@@ -683,6 +687,10 @@ class Checks:
         """Whether a write failed so lately that what it was about may still be set aside."""
         now = self.record.now()
         return any(of == plane and now - at < 130.0 for of, at in self._failed_writes)
+
+    def pace_is_used_up(self, row: Row) -> bool:
+        """Whether there may be no place in which a held attempt could be asked again."""
+        return self.drawn.places < MANY_PLACES and self._sharing.may_be_full(row.tenant_id)
 
     def idle_for(self, row: Row) -> float:
         """Seconds since anything was done about a row, while something could have been."""

@@ -1,7 +1,7 @@
 """One seed, one world: who there is, what they run, how the hooks behave, and what befalls the control plane."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from dexaflow.admission import Admit, admit
@@ -11,9 +11,10 @@ from dexaflow.model.dags import DagSpec, TaskSpec
 from dexaflow.model.execution import Execution, Resources
 from dexaflow.policy.policy import Policy
 
-__all__ = ["Drawn", "Event", "HookDrawn", "Weather", "draw"]
+__all__ = ["MANY_PLACES", "Drawn", "Event", "HookDrawn", "Weather", "draw"]
 
 HOW_BROKEN = ("refused connection", "status 503", "silent", "malformed", "raises", "nonsense", "twice")
+MANY_PLACES = 64  # for asking again at once, as in production: more than there are attempts in a night
 RULES = tuple(sorted(TriggerRule))
 
 
@@ -60,6 +61,7 @@ class Drawn:
     pools: Mapping[str, int]
     parallelism: int
     recheck: float
+    places: int  # held attempts asked at once
     fail_open: bool
     policy: Policy
     hooks: tuple[HookDrawn, ...]
@@ -84,10 +86,17 @@ def draw(seed: int) -> Drawn:
         for number in range(1 if long else chance.choice([1, 1, 2]))
     )
     recheck = chance.choice([30.0, 120.0, 1000.0]) if long else chance.choice([1.0, 5.0, 15.0, 15.0, 60.0])
+    crowd = not long and chance.random() < 0.15  # of one tenant, and few places to ask in again
+    if crowd:
+        tenants = ("acme", "globex", "initech")[: chance.choice([2, 3])]
+        dags = (*((tenant, _dag(chance, f"{tenant}_0")) for tenant in tenants), ("acme", _crowd(chance)))
+        recheck = chance.choice([1.0, 5.0])
     accounts = chance.choice([None, frozenset({"default", "etl"})])
     hooks = tuple(
         _hook(chance, number, tenants, busy, long=long) for number in range(chance.choice([0, 1, 1, 1, 2, 3]))
     )
+    if crowd:
+        hooks = tuple(_crowded(chance, hook, busy) for hook in hooks)
     return Drawn(
         seed=seed,
         tenants=tenants,
@@ -95,6 +104,7 @@ def draw(seed: int) -> Drawn:
         pools=pools,
         parallelism=chance.choice([1, 2, 3, 16]),
         recheck=recheck,
+        places=chance.choice([3, 4, 6]) if crowd else MANY_PLACES,
         fail_open=chance.random() < 0.3,
         policy=Policy(
             service_accounts=accounts,
@@ -143,6 +153,18 @@ def _dag(chance: Random, dag_id: str) -> DagSpec:
         max_active_runs=chance.choice([1, 2, 16]),
         dagrun_timeout=chance.choice([None, None, None, 20.0, 60.0]),
     )
+
+
+def _crowd(chance: Random) -> DagSpec:
+    """Return a DAG of many tasks that wait for nothing but a hook."""
+    tasks = tuple(TaskSpec(f"c{number}", "bash", bash_command="true") for number in range(chance.choice([8, 14])))
+    return DagSpec("acme_crowd", tasks, catchup=False, max_active_runs=2)
+
+
+def _crowded(chance: Random, hook: HookDrawn, busy: float) -> HookDrawn:
+    """Return the hook as it holds nearly everything, and has many wait for a connection."""
+    weather = Weather(busy, chance.choice([0.0, 0.0, 0.1]), ("status 503",), chance.choice([0.02, 0.2]))
+    return replace(hook, weather=(weather,), holds=chance.choice([0.8, 0.95]), refuses=0.0)
 
 
 def _execution(chance: Random) -> Execution:

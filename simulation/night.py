@@ -112,7 +112,7 @@ class _Night:
         self._around = Surroundings(
             database=database, clock=clock, key=_key(), machine=self._machine, hooks=hooks, record=self._record,
             checks=self._checks, chance=Random(f"plane {drawn.seed}"), new_id=self._new_id, policy=drawn.policy,
-            fail_open=drawn.fail_open, recheck=drawn.recheck, parallelism=drawn.parallelism,
+            fail_open=drawn.fail_open, recheck=drawn.recheck, parallelism=drawn.parallelism, places=drawn.places,
         )  # fmt: skip
         self._around.slow_store = drawn.slow_store
 

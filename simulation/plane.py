@@ -21,7 +21,7 @@ from dexaflow.admission.results import Admitted, Outcome
 from dexaflow.api.agent_routes import agent_routes
 from dexaflow.base.clock import Clock
 from dexaflow.base.errors import DexaflowError
-from dexaflow.dispatch.dispatcher import Dispatcher
+from dexaflow.dispatch.dispatcher import MAX_RECHECKS, Dispatcher
 from dexaflow.dispatch.line import Line
 from dexaflow.model.attempt import Attempt
 from dexaflow.policy.policy import Policy
@@ -73,6 +73,7 @@ class Surroundings:
         fail_open: bool,
         recheck: float,
         parallelism: int,
+        places: int = MAX_RECHECKS,
     ) -> None:
         self.database = database
         self.clock = clock
@@ -87,6 +88,7 @@ class Surroundings:
         self.fail_open = fail_open
         self.recheck = recheck
         self.parallelism = parallelism
+        self.places = places
         self.disk_is_full = False
         self.stalled_until = 0.0
         self.slow_store = 0.0
@@ -226,7 +228,7 @@ class ControlPlane(Alive):
             )  # fmt: skip
             self.dispatcher = Dispatcher(
                 line, gate, store, clock=clock, up=up, recheck=around.recheck, jitter=around.chance.random,
-                retry=seconds_to_retry, wake_scheduler=scheduler.wake,
+                retry=seconds_to_retry, wake_scheduler=scheduler.wake, max_rechecks=around.places,
             )  # fmt: skip
             nowhere = around.database.parent
             reports = AgentReports(

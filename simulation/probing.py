@@ -67,7 +67,7 @@ class OneProbesInTurn(Check):
             due = every.fuses.probe_due(plane, hook)
             if due is None or due > every.record.now():
                 self._idle.pop(hook, None)
-            elif not every.somebody_is_asked(plane):
+            elif not every.open_questions():
                 self._idle[hook] += seconds
                 if self._idle[hook] > _SOON:
                     self.fail(f"{hook} may be probed since {every.record.now() - due:.1f} s, and nobody is asked")

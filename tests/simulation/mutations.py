@@ -556,3 +556,56 @@ def the_launch_that_counts_after_its_end() -> Iterator[None]:
 
     with patch.object(reporting, "heartbeat", mistaken):
         yield
+
+
+def _is_crowded(drawn: Drawn) -> bool:
+    return bool(drawn.hooks) and drawn.places < 64
+
+
+@mutation("TenantsShareThePace", worlds=_is_crowded)
+def the_pace_that_goes_to_whoever_is_due_longest() -> Iterator[None]:
+    def mistaken(tx: Tx, *, limit: int, besides: frozenset[str], **how: Any) -> list[Attempt]:
+        rows = tx.all("SELECT attempt_id FROM task_instances WHERE state = 'held' AND next_ask_due <= :up"
+                      " ORDER BY next_ask_due", up=tx.up)  # fmt: skip
+        chosen = [row.attempt_id for row in rows if row.attempt_id not in besides][:limit]
+        return [a for a in (admitting.attempt_if(tx, one, State.HELD) for one in chosen) if a is not None]
+
+    with patch.object(admitting, "due_holds", mistaken):
+        yield
+
+
+@mutation("TenantsShareThePace", worlds=_is_crowded)
+def the_tenant_that_may_take_every_place() -> Iterator[None]:
+    due_holds = admitting.due_holds
+
+    def mistaken(tx: Tx, *, per_tenant: int, **how: Any) -> list[Attempt]:
+        return due_holds(tx, per_tenant=64, **how)
+
+    with patch.object(admitting, "due_holds", mistaken):
+        yield
+
+
+@mutation("TenantsShareThePace", worlds=_is_crowded)
+def the_pace_that_nobody_keeps() -> Iterator[None]:
+    due_holds = admitting.due_holds
+
+    def mistaken(tx: Tx, *, limit: int, per_tenant: int, **how: Any) -> list[Attempt]:
+        return due_holds(tx, limit=64, per_tenant=64, **how)
+
+    with patch.object(admitting, "due_holds", mistaken):
+        yield
+
+
+@mutation("TenantsShareThePace", worlds=_is_crowded)
+def the_tenant_that_always_comes_first() -> Iterator[None]:
+    def mistaken(tx: Tx, *, limit: int, besides: frozenset[str], busy: Any, per_tenant: int) -> list[Attempt]:
+        chosen: list[str] = []
+        for tenant in ("acme", "globex", "initech"):
+            rows = tx.all("SELECT attempt_id FROM task_instances WHERE state = 'held' AND next_ask_due <= :up"
+                          " AND tenant_id = :t ORDER BY next_ask_due", up=tx.up, t=tenant)  # fmt: skip
+            due = [row.attempt_id for row in rows if row.attempt_id not in besides]
+            chosen += due[: max(0, per_tenant - busy.get(tenant, 0))]
+        return [a for a in (admitting.attempt_if(tx, one, State.HELD) for one in chosen[:limit]) if a is not None]
+
+    with patch.object(admitting, "due_holds", mistaken):
+        yield
