@@ -187,7 +187,7 @@ async def test_a_bad_finish_is_refused_in_one_line(changes: dict[str, Any], stat
     assert ledger.finishes == {}
 
 
-@pytest.mark.parametrize("offset", ["", "x", "-1", "1.5", "9" * 17, "٣", " 1"])
+@pytest.mark.parametrize("offset", ["", "x", "-1", "1.5", "9" * 17, str(2**53), "٣", " 1"])
 async def test_a_log_without_a_place_is_refused(offset: str) -> None:
     ledger = Ledger(PROOFS.minter)
     async with client_of(ledger, a_launch(ledger)) as client:

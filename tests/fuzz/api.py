@@ -23,7 +23,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-__all__ = ["Asked", "ask_everything"]
+__all__ = ["Asked", "ask", "ask_everything"]
 
 CHECKS = (
     not_a_server_error,
@@ -61,7 +61,7 @@ def ask_everything(
     for tag, schema, mode in _schemas(document, names):
         for result in schema.get_all_operations():
             operation = result.ok()
-            _ask(asked, tag, operation, mode, url, token, examples)
+            ask(asked, tag, operation, mode, url, token, examples)
     return asked
 
 
@@ -87,7 +87,8 @@ def _schemas(
     yield "any names", schemathesis.openapi.from_dict(plain), GenerationMode.POSITIVE
 
 
-def _ask(asked: Asked, tag: str, operation: Any, mode: GenerationMode, url: str, token: str, examples: int) -> None:
+def ask(asked: Asked, tag: str, operation: Any, mode: GenerationMode, url: str, token: str, examples: int) -> None:
+    """Ask one operation `examples` times, and note what was not as documented."""
     label = f"{operation.method.upper()} {operation.path}"
     patience = 1 if operation.path.endswith("/events") else 30  # seconds; a watched run that goes on has no end
 

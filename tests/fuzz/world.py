@@ -43,7 +43,7 @@ def busy_server(root: Path) -> Iterator[tuple[Lite, Mapping[str, Sequence[object
         server.write_dag("work", _DAGS)
         server.write_dag("broken", "import nothing_like_that")
         (root / "freeze.py").write_text(_HOOK)
-        server.config = {"execution": {"admission": {"hooks": ["freeze:freeze"]}}}
+        server.config = {"execution": {"admission": {"hooks": ["freeze:freeze"], "recheck": "1h"}}}
         server.start()
         runs = [server.trigger(dag, {"rows": 1}) for dag in ("etl", "frozen", "long")]
         server.ended(runs[0])

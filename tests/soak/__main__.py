@@ -76,14 +76,20 @@ def _outcomes(names: list[str], given: argparse.Namespace) -> Iterator[Outcome]:
 
 def _api(seconds: float, findings: Path) -> Outcome:
     """Ask server after server everything until the time is over, or an answer is not as documented."""
+    from tests.fuzz.agents import ask_the_doors
     from tests.fuzz.world import ask_a_real_server
 
     began, requests, said = time.monotonic(), 0, ""
     while not said and (not requests or time.monotonic() - began < seconds):
         with tempfile.TemporaryDirectory(prefix="dexaflow-soak-") as folder:
-            asked = ask_a_real_server(Path(folder), examples=2 if seconds < 60 else 40)
-        requests += asked.requests
-        said = "\n\n".join(f"{label}: {kind}\n{text}" for (label, kind), text in asked.findings.items())
+            examples = 2 if seconds < 60 else 40
+            asked = [
+                ask_a_real_server(Path(folder) / "people", examples),
+                ask_the_doors(Path(folder) / "agents", examples),
+            ]
+        requests += sum(one.requests for one in asked)
+        found = {key: text for one in asked for key, text in one.findings.items()}
+        said = "\n\n".join(f"{label}: {kind}\n{text}" for (label, kind), text in found.items())
     finding = _saved(findings / "api-failed.txt", said) if said else None
     return Outcome(API, time.monotonic() - began, requests, 0, 0, finding, said)
 

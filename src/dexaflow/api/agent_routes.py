@@ -140,7 +140,7 @@ def agent_routes(reports: Reports, verifier: Verifier) -> list[Route]:
 
     async def log(request: Request, claims: Claims) -> object:
         text = request.query_params.get("offset", "")
-        if not (text.isascii() and text.isdigit() and len(text) <= 16):
+        if not (text.isascii() and text.isdigit() and len(text) <= 16 and int(text) <= _MAX_OFFSET):
             raise _bad("log takes ?offset=, a whole number")
         data = await _body(request, MAX_LOG_PART_BYTES)
         answer = await reports.log(claims, int(text), data)
