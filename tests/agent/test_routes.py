@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.applications import Starlette
+from structlog.testing import capture_logs
 
 from dexaflow.api.agent_routes import MAX_LOG_PART_BYTES, Finish, Gone, agent_routes
 from dexaflow.base.errors import StoreError
@@ -112,8 +113,13 @@ async def test_without_a_token_of_ours_nothing_is_taken(path: str, header: str |
 async def test_a_token_signed_by_another_key_is_rejected() -> None:
     ledger = Ledger(PROOFS.minter)
     stranger = Proofs.fresh().launch()
-    async with client_of(ledger, stranger) as client:
-        assert is_problem(await client.post("/heartbeat", json={}), 401)
+    with capture_logs() as lines:
+        async with client_of(ledger, stranger) as client:
+            for _ in range(3):
+                assert is_problem(await client.post("/heartbeat", json={}), 401)
+    (said,) = lines  # once: they come by the hundred when the signing key was replaced
+    assert (said["event"], said["log_level"]) == ("agent_token_rejected", "warning")
+    assert said["cause"] == "the agent token is not accepted: it is signed with a key that is not known here"
     assert generate().kid != PROOFS.key.kid
 
 

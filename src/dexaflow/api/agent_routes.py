@@ -19,6 +19,7 @@ from dexaflow.api.problems import Problem, problem
 from dexaflow.authoring.results import MAX_RESULT_BYTES
 from dexaflow.base.errors import StoreError
 from dexaflow.base.text import clean_reason
+from dexaflow.observe.troubles import Troubles
 from dexaflow.tokens.token import Claims
 from dexaflow.tokens.verify import TokenRejected, Verifier
 
@@ -103,11 +104,16 @@ def _bad(detail: str) -> Problem:
 
 def agent_routes(reports: Reports, verifier: Verifier) -> list[Route]:
     """Return the routes for agents, to be added to the API's router as they are."""
+    troubles = Troubles(__name__)
 
     def route(name: str, answer: Callable[[Request, Claims], Awaitable[object]]) -> Route:
         async def endpoint(request: Request) -> Response:
             try:
                 said = await answer(request, _claims(request, verifier))
+            except TokenRejected as rejected:
+                # The agent ends its task for it: a whole night's tasks, when the signing key was replaced.
+                troubles.warning("agent_token_rejected", cause=str(rejected))
+                return problem(401, str(rejected), headers={"WWW-Authenticate": "Bearer"})
             except Problem as error:
                 headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
                 return problem(error.status, error.detail, headers=headers)
@@ -162,10 +168,7 @@ def _claims(request: Request, verifier: Verifier) -> Claims:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
         raise Problem(401, "send the agent token as a bearer")
-    try:
-        return verifier.verify(token.strip())
-    except TokenRejected as rejected:
-        raise Problem(401, str(rejected)) from None
+    return verifier.verify(token.strip())
 
 
 async def _body(request: Request, max_bytes: int) -> bytes:
