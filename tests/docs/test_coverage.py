@@ -69,8 +69,8 @@ def test_every_block_is_of_a_kind_that_some_test_looks_at() -> None:
                 assert block.language in ("sh", "text", "json") or block.file, f"{block.place}: names no file"
             elif block.language == "sh":
                 Reader.look_at_clone(block)
-            else:  # the three are printed by the program; tests beside it keep page and print equal
-                assert page.name in ("states.md", "configuration.md", "cli.md") or block.language == "text", block.place
+            else:  # the two are printed by the program; tests beside it keep page and print equal
+                assert page.name in ("states.md", "configuration.md") or block.language == "text", block.place
 
 
 def test_the_configuration_of_the_reference_is_right(tmp_path: Path) -> None:
