@@ -13,27 +13,13 @@ from hypothesis import strategies as st
 from dexaflow.base.errors import ConfigError
 from dexaflow.hooks import files
 from dexaflow.hooks.files import FileWatch, WatchedFile, token_in
+from tests.hooks.mounts import mounted, put_version
 
 KEY = "execution.admission.webhook.token_file"
 
 
 def watched(path: Path) -> WatchedFile[str]:
     return WatchedFile(KEY, path, token_in, fix="mend it", max_bytes=1000, secret=True)
-
-
-def mounted(folder: Path, content: bytes, version: str = "1") -> Path:
-    """Lay a file out as Kubernetes mounts it: token -> ..data/token, ..data -> ..<version>."""
-    put_version(folder, content, version)
-    path = folder / "token"
-    path.symlink_to("..data/token")
-    return path
-
-
-def put_version(folder: Path, content: bytes, version: str) -> None:
-    (folder / f"..{version}").mkdir()
-    (folder / f"..{version}" / "token").write_bytes(content)
-    (folder / "..data_tmp").symlink_to(f"..{version}")
-    os.replace(folder / "..data_tmp", folder / "..data")
 
 
 def swap(path: Path, content: bytes) -> None:

@@ -16,7 +16,7 @@ from dexaflow.hooks.webhook import CA_FILE_KEY, TOKEN_FILE_KEY, WebhookCaller
 from tests.hooks.asking import LONG, SHORT
 from tests.hooks.building import a_request
 from tests.hooks.misbehaving import Endpoint, Peer, answer, decided, deciding
-from tests.hooks.test_files import mounted, put_version
+from tests.hooks.mounts import mounted, put_version
 
 
 async def test_question_goes_out_and_the_decision_comes_back() -> None:

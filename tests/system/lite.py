@@ -209,3 +209,46 @@ def lite(root: Path) -> Iterator[Lite]:
                 os.killpg(json.loads(agent.read_text())["pid"], signal.SIGKILL)
             except (OSError, ValueError, KeyError):
                 continue
+
+
+def processes_of(server: Lite) -> list[int]:
+    """Return the processes that run anything for this data folder's tasks."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            environ = (folder / "environ").read_bytes()
+        except OSError:
+            continue
+        if b"DEXAFLOW_RUN_ID=" in environ and str(server.root).encode() in environ:
+            found.append(int(folder.name))
+    return found
+
+
+def write_marking_dag(server: Lite, name: str, command: str, tasks: int = 1, options: str = "") -> Path:
+    """Write a DAG whose tasks each add a line to a file when they have run."""
+    marker = server.root / f"{name}.ran"
+    server.write_dag(
+        name,
+        f"""
+        from dexaflow import DAG, bash
+
+        with DAG({name!r}):
+            for i in range({tasks}):
+                bash(f"t{{i}}", {command + f"; echo $DEXAFLOW_TASK_ID >> {marker}"!r}{options})
+        """,
+    )
+    return marker
+
+
+def fails(server: Lite) -> str:
+    """Start a server that cannot work; return the one line that says why."""
+    before = len(server.log()) if (server.root / "server.log").exists() else 0
+    server.start(ready=False)
+    assert server.process is not None
+    assert server.process.wait(30) == 1
+    said = server.log()[before:]
+    assert "Traceback" not in said, said
+    lines = [line for line in said.splitlines() if line.startswith("dexaflow: ")]
+    assert len(lines) == 1, said
+    assert not (server.data / "server.json").exists()
+    return lines[0]

@@ -4,31 +4,17 @@ import json
 import os
 import random
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.system.endpoint import Endpoint
-from tests.system.lite import Lite, wait_for
+from tests.system.lite import Lite, processes_of, wait_for, write_marking_dag
 
 
 def leavings(server: Lite) -> list[str]:
     """Return what agents have left in the data folder."""
     return [p.name for p in (server.data / "agents").iterdir() if p.name != "errors.log"]
-
-
-def processes_of(server: Lite) -> list[int]:
-    """Return the processes that run anything for this data folder's tasks."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            environ = (folder / "environ").read_bytes()
-        except OSError:
-            continue
-        if b"DEXAFLOW_RUN_ID=" in environ and str(server.root).encode() in environ:
-            found.append(int(folder.name))
-    return found
 
 
 def agent_of(server: Lite) -> dict[str, Any]:
@@ -44,22 +30,6 @@ def agent_of(server: Lite) -> dict[str, Any]:
         return None
 
     return wait_for(look, what="an agent")
-
-
-def write_marking_dag(server: Lite, name: str, command: str, tasks: int = 1, options: str = "") -> Path:
-    """Write a DAG whose tasks each add a line to a file when they have run."""
-    marker = server.root / f"{name}.ran"
-    server.write_dag(
-        name,
-        f"""
-        from dexaflow import DAG, bash
-
-        with DAG({name!r}):
-            for i in range({tasks}):
-                bash(f"t{{i}}", {command + f"; echo $DEXAFLOW_TASK_ID >> {marker}"!r}{options})
-        """,
-    )
-    return marker
 
 
 def test_a_running_task_goes_on_while_the_server_is_killed_and_reports_to_the_next(server: Lite) -> None:

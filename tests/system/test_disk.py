@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.system.evils import Walk
-from tests.system.lite import Lite, wait_for
-from tests.system.test_startup import fails
+from tests.system.lite import Lite, fails, wait_for
 
 
 @pytest.fixture

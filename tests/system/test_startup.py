@@ -16,22 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.system.endpoint import Endpoint
-from tests.system.lite import Lite, wait_for
-from tests.system.test_crashes import processes_of, write_marking_dag
-
-
-def fails(server: Lite) -> str:
-    """Start a server that cannot work; return the one line that says why."""
-    before = len(server.log()) if (server.root / "server.log").exists() else 0
-    server.start(ready=False)
-    assert server.process is not None
-    assert server.process.wait(30) == 1
-    said = server.log()[before:]
-    assert "Traceback" not in said, said
-    lines = [line for line in said.splitlines() if line.startswith("dexaflow: ")]
-    assert len(lines) == 1, said
-    assert not (server.data / "server.json").exists()
-    return lines[0]
+from tests.system.lite import Lite, fails, processes_of, wait_for, write_marking_dag
 
 
 def garbage(server: Lite) -> None:
