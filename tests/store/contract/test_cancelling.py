@@ -9,34 +9,8 @@ from dexaflow.base.errors import Conflict, NotFound
 from dexaflow.model.attempt import Attempt
 from dexaflow.model.states import State
 from dexaflow.store import people, slots
+from tests.store.contract.waiting import WAITING
 from tests.store.world import World, a_task
-
-
-def scheduled(world: World) -> None:
-    world.register(a_task())
-    world.trigger()
-    world.schedule(parallelism=0)
-
-
-def held(world: World) -> None:
-    world.hold(world.queued())
-
-
-def launching(world: World) -> None:
-    world.launch(world.queued())
-
-
-def up_for_retry(world: World) -> None:
-    world.ended(world.running(a_task(retries=1)), succeeded=False)
-
-
-WAITING: dict[State, Callable[[World], object]] = {
-    State.SCHEDULED: scheduled,
-    State.QUEUED: lambda world: world.queued(),
-    State.HELD: held,
-    State.LAUNCHING: launching,
-    State.UP_FOR_RETRY: up_for_retry,
-}
 
 
 @pytest.mark.parametrize("state", WAITING)

@@ -6,7 +6,7 @@ from dexaflow.base.errors import NotFound
 from dexaflow.model.states import ENDED, State
 from dexaflow.store import slots
 from dexaflow.store.schema import ATTEMPT_COLUMNS
-from tests.store.contract.test_cancelling import WAITING
+from tests.store.contract.waiting import WAITING
 from tests.store.world import World, a_task
 
 OF_THE_TASK = {
