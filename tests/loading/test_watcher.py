@@ -108,6 +108,21 @@ async def test_a_folder_that_cannot_be_read_is_told_and_forgets_nothing(root: Pa
     assert (look.changes, look.problems) == ((), {"acme": ()})
 
 
+async def test_a_data_folder_below_a_dag_folder_is_passed_over_and_one_in_its_place_is_told(root: Path) -> None:
+    watcher = Watcher({"acme": root})
+    kept = root / "data" / "versions" / "0123"
+    kept.mkdir(parents=True)
+    (kept / "a.py").write_text("1")
+    (root / "data" / "dexaflow.db").write_text("")
+    (root / "a.py").write_text("1")
+
+    assert await seen(watcher) == [("a.py", "added")]
+    (root / "dexaflow.db").write_text("")
+    look = await watcher.look()
+    assert look.changes == ()
+    assert "is a data folder; give DAG files one of their own" in str(look.problems["acme"][0])
+
+
 async def test_names_that_cannot_be_shown_are_told_and_passed_over(root: Path) -> None:
     (root / "a\n\x1b.py").write_text("1")
     os.close(os.open(os.fsencode(root) + b"/\xff.py", os.O_CREAT))

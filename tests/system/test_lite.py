@@ -72,6 +72,19 @@ def test_a_port_in_use_is_one_clear_line(server: Lite) -> None:
     assert "Traceback" not in server.log()
 
 
+def test_what_is_kept_in_a_data_folder_inside_the_dag_folder_is_no_dag_file(server: Lite) -> None:
+    """Else each version would be loaded as a file of its own, and a DAG that was deleted would live on."""
+    server.data = server.dags / "data"
+    server.write_dag("hello", HELLO)
+    server.start()
+    assert server.ended(server.trigger("hello")) == "success"
+    (server.dags / "hello.py").unlink()
+    wait_for(lambda: server.get("/dexaflow/v1/dags")["dags"] == [], what="the DAG to be gone")
+    server.write_dag("other", HELLO.replace("hello", "other"))
+    wait_for(lambda: [d["dag_id"] for d in server.get("/dexaflow/v1/dags")["dags"]] == ["other"], what="the new one")
+    assert server.get("/dexaflow/v1/dags/errors")["errors"] == []
+
+
 def test_bad_dag_files_are_reported_with_file_line_and_cause_and_harm_nobody(server: Lite) -> None:
     server.config = {"loading": {"timeout": "2s"}}
     server.write_dag("hello", HELLO)

@@ -20,6 +20,7 @@ __all__ = ["Change", "Changes", "Kind", "Watcher"]
 
 MAX_FILES = 10_000  # looked at below one folder
 MAX_DEPTH = 20  # of folders in folders
+_DATABASE_NAME = "dexaflow.db"  # by which a data folder is known
 
 Signature = tuple[int, int, int, int]  # mtime_ns, ctime_ns, size, inode: what differs when the content may differ
 
@@ -64,7 +65,8 @@ class Watcher:
     """Looks at each tenant's folder every `interval` seconds.
 
     Seen are regular ``.py`` files, and symbolic links to such files that stay inside the folder. Hidden files and
-    folders, ``__pycache__`` and symbolic links to folders are passed over.
+    folders, ``__pycache__``, symbolic links to folders and data folders are passed over: what is kept of a DAG there
+    would be loaded as another, each time one level deeper, and bring back what was deleted.
     """
 
     def __init__(self, folders: Mapping[str, Path], *, interval: float = 1.0) -> None:
@@ -150,6 +152,14 @@ def _look_into(look: _Look, folder: str, real_root: str, prefix: str, depth: int
         look.unreadable.append(name)
         problem = f"cannot be read: {error.strerror or type(error).__name__}"
         look.problems.append(DagError(name or ".", 0, problem if name else _folder_problem(folder, error)))
+        return
+    if any(entry.name == _DATABASE_NAME for entry in found):
+        if not name:
+            look.unreadable.append(name)
+            problem = (
+                f"the DAG folder {shown(os.path.abspath(folder))} is a data folder; give DAG files one of their own"
+            )
+            look.problems.append(DagError(".", 0, problem))
         return
     for entry in found:
         if look.full:

@@ -27,7 +27,7 @@ class DataFolder:
 
     @property
     def database(self) -> Path:
-        return self.root / "dexaflow.db"
+        return self.root / "dexaflow.db"  # by which loading/watcher.py knows a data folder
 
     @property
     def signing_key(self) -> Path:
