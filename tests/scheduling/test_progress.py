@@ -1,6 +1,7 @@
 """Issue, "The DAG author": dependencies and `trigger_rule`, with Airflow's meanings."""
 
 from collections import Counter
+from itertools import product
 from typing import Final
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from dexaflow.model.dag_rules import TriggerRule
 from dexaflow.model.dags import DagSpec
 from dexaflow.model.states import ENDED, TRANSITIONS, Event, RunState, State, next_state
-from dexaflow.scheduling.progress import Progress, advance, decide
+from dexaflow.scheduling.progress import Progress, advance, decide, reasons
 from tests.scheduling.builders import a_dag
 
 S, E = State, Event
@@ -162,6 +163,34 @@ def test_a_skip_cascades_until_a_rule_takes_it() -> None:
     dag = a_dag({"d": ("c",), "c": ("b",), "b": ("a",), "a": ()}, {"d": "all_done"})
     progress = advance(dag, {"a": S.SKIPPED, "b": S.NONE, "c": S.NONE, "d": S.NONE})
     assert progress == Progress((("b", E.UPSTREAM_SKIPPED), ("c", E.UPSTREAM_SKIPPED), ("d", E.DUE)), None)
+
+
+def test_what_can_never_begin_names_the_tasks_that_decided_it() -> None:
+    """The first of them, and how many more: in a cascade the one right above, whose own reason goes on."""
+    many = {f"u{number}": () for number in range(8)}
+    graph: dict[str, tuple[str, ...]] = {
+        **many, "ok": (), "all": (*many, "ok"), "below": ("all",), "none": ("ok", "u0"), "one": ("ok", "below"),
+    }  # fmt: skip
+    dag = a_dag(graph, {"none": TriggerRule.ALL_FAILED, "one": TriggerRule.ALL_SKIPPED})
+    states = {**dict.fromkeys(graph, S.NONE), **dict.fromkeys(many, S.FAILED), "ok": S.SUCCESS}
+    first = ", ".join(f"u{number} is failed" for number in range(5))
+    assert reasons(dag, states, advance(dag, states)) == {
+        "all": f"an upstream task failed: {first} and 3 more",
+        "below": "an upstream task failed: all is upstream_failed",
+        "none": "its trigger rule all_failed cannot be met: ok is success",
+        "one": "its trigger rule all_skipped cannot be met: below is upstream_failed, ok is success",
+    }
+
+
+@pytest.mark.parametrize("rule", TriggerRule)
+def test_every_end_without_a_beginning_has_a_reason(rule: TriggerRule) -> None:
+    dag = a_dag({"a": (), "b": (), "task": ("a", "b")}, {"task": rule})
+    for a, b in product(ENDED, repeat=2):
+        states = {"a": a, "b": b, "task": S.NONE}
+        progress = advance(dag, states)
+        said = reasons(dag, states, progress)
+        assert set(said) == {task_id for task_id, event in progress.moves if event is not E.DUE}
+        assert all(" is " in reason for reason in said.values())
 
 
 def test_what_became_due_has_not_ended_for_the_tasks_after_it() -> None:

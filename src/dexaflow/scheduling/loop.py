@@ -16,7 +16,7 @@ from dexaflow.model.attempt import Attempt
 from dexaflow.model.dags import DagSpec
 from dexaflow.model.states import Event, RunState, State
 from dexaflow.observe.troubles import Troubles
-from dexaflow.scheduling.progress import advance
+from dexaflow.scheduling.progress import advance, reasons
 from dexaflow.scheduling.timetable import ScheduledRun, Timetable
 from dexaflow.store import people, registering, running, slots
 from dexaflow.store.bridge import Store
@@ -46,9 +46,10 @@ class Pass:
     wait_due: float | None
 
 
-def _advance(dag: DagSpec, states: Mapping[str, State]) -> tuple[tuple[tuple[str, Event], ...], RunState | None]:
+def _advance(dag: DagSpec, states: Mapping[str, State]) -> tuple[tuple[tuple[str, Event, str], ...], RunState | None]:
     progress = advance(dag, states)
-    return progress.moves, progress.end
+    why = reasons(dag, states, progress)
+    return tuple((task_id, event, why.get(task_id, "")) for task_id, event in progress.moves), progress.end
 
 
 def one_pass(tx: Tx, parallelism: int) -> Pass:

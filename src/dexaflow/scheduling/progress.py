@@ -13,7 +13,7 @@ from dexaflow.model.dag_rules import TriggerRule
 from dexaflow.model.dags import DagSpec
 from dexaflow.model.states import ENDED, Event, RunState, State, next_state
 
-__all__ = ["Progress", "advance", "decide"]
+__all__ = ["Progress", "advance", "decide", "reasons"]
 
 _FAILED = frozenset({State.FAILED, State.UPSTREAM_FAILED})
 
@@ -57,6 +57,44 @@ def advance(dag: DagSpec, states: Mapping[str, State]) -> Progress:
             if unseen[down] == 0:
                 ready.append(down)
     return Progress(tuple(moves), _end(dag, after))
+
+
+def reasons(dag: DagSpec, states: Mapping[str, State], progress: Progress) -> dict[str, str]:
+    """Return why each task that `progress` ends can never begin, naming the tasks upstream that decided it."""
+    ended = {task_id: event for task_id, event in progress.moves if event is not Event.DUE}
+    if not ended:
+        return {}
+    after = dict(states)
+    for task_id, event in progress.moves:
+        after[task_id] = next_state(State.NONE, event) or State.NONE
+    found = {}
+    for task in dag.tasks:
+        if task.task_id in ended:
+            rule = TriggerRule(task.trigger_rule)
+            above = {up: after[up] for up in task.upstream if after[up] in ENDED}
+            failed = {up: state for up, state in above.items() if state in _FAILED}
+            if ended[task.task_id] is Event.UPSTREAM_FAILED and failed:
+                found[task.task_id] = f"an upstream task failed: {_named(failed)}"
+                continue
+            telling = {up: state for up, state in above.items() if state in _TELLING.get(rule, ENDED)}
+            found[task.task_id] = f"its trigger rule {rule} cannot be met: {_named(telling or above)}"
+    return found
+
+
+def _named(tasks: Mapping[str, State]) -> str:
+    said = [f"{task_id} is {state}" for task_id, state in list(tasks.items())[:_NAMED]]
+    return ", ".join(said) + (f" and {len(tasks) - _NAMED} more" if len(tasks) > _NAMED else "")
+
+
+_NAMED = 5  # tasks upstream that a reason names
+# The states that decide against a rule by themselves; against the others all that has ended does.
+_TELLING: Mapping[TriggerRule, frozenset[State]] = {
+    TriggerRule.ALL_SUCCESS: frozenset({State.SKIPPED}),
+    TriggerRule.ALL_FAILED: frozenset({State.SUCCESS, State.SKIPPED}),
+    TriggerRule.ALL_DONE_MIN_ONE_SUCCESS: frozenset({State.SKIPPED}),
+    TriggerRule.ALL_SKIPPED: frozenset({State.SUCCESS, *_FAILED}),
+    TriggerRule.NONE_SKIPPED: frozenset({State.SKIPPED}),
+}
 
 
 def _end(dag: DagSpec, states: Mapping[str, State]) -> RunState | None:

@@ -34,8 +34,8 @@ __all__ = [
     "runs_timed_out",
 ]
 
-# (dag, states by task) -> (moves, end): `scheduling.progress.advance`, handed in so that the rules stay pure
-Advance = Callable[[DagSpec, Mapping[str, State]], tuple[tuple[tuple[str, Event], ...], RunState | None]]
+# (dag, states by task) -> (moves, each with its reason; the end): `scheduling.progress`, handed in to keep rules pure
+Advance = Callable[[DagSpec, Mapping[str, State]], tuple[tuple[tuple[str, Event, str], ...], RunState | None]]
 
 # (task, try_number, max_tries) -> seconds until the next try, or None: `scheduling.retries`, handed in
 RetryRule = Callable[[TaskSpec, int, int], float | None]
@@ -236,7 +236,7 @@ def _advance_run(tx: Tx, run: Row, advance: Advance) -> bool:
         states[task_id] = _STATES[state]
         attempts[task_id] = attempt_id
     if run.stop:
-        moves: tuple[tuple[str, Event], ...] = ()
+        moves: tuple[tuple[str, Event, str], ...] = ()
         end = RunState.FAILED if all(s in ENDED for s in states.values()) else None
     else:
         spec = spec_if_readable(tx, run.version_id)
@@ -244,11 +244,10 @@ def _advance_run(tx: Tx, run: Row, advance: Advance) -> bool:
             tx.run("UPDATE runs SET dirty = false, note = :n WHERE run_id = :r", r=run.run_id, n=_UNREADABLE)
             return False
         moves, end = advance(spec, states)
-    for task_id, event in moves:
+    for task_id, event, why in moves:
         columns: dict[str, Any] = (
-            {"scheduled_at": tx.now_iso} if event is Event.DUE
-            else {"ended_at": tx.now_iso, "reason": _UPSTREAM_REASONS[event]}
-        )  # fmt: skip
+            {"scheduled_at": tx.now_iso} if event is Event.DUE else {"ended_at": tx.now_iso, "reason": why}
+        )
         move(tx, attempts[task_id], event, State.NONE, **columns)
         reached(Step.SCHEDULED_WRITTEN)
     tx.run("UPDATE runs SET dirty = false WHERE run_id = :r", r=run.run_id)
@@ -265,10 +264,6 @@ def _anything_follows(tx: Tx, run_id: str) -> bool:
 
 _STATES = {str(state): state for state in State}
 _UNREADABLE = "cannot go on: its version of the DAG was written by another Dexaflow; cancel it and trigger a new run"
-_UPSTREAM_REASONS = {
-    Event.UPSTREAM_SKIPPED: "skipped: its trigger rule cannot be met",
-    Event.UPSTREAM_FAILED: "an upstream task failed",
-}
 
 
 def retry_due_attempts(tx: Tx, limit: int = 200) -> int:
