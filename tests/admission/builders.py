@@ -93,8 +93,8 @@ class Pausing:
         return self.decision
 
 
-def an_attempt(task: TaskSpec | None = None) -> Attempt:
-    return Attempt("a1", "acme", "nightly_etl", "0193f2c4", "extract", 1, task or TaskSpec("extract", "python"))
+def an_attempt(task: TaskSpec | None = None, tenant_id: str = "acme") -> Attempt:
+    return Attempt("a1", tenant_id, "nightly_etl", "0193f2c4", "extract", 1, task or TaskSpec("extract", "python"))
 
 
 def checked(
@@ -104,10 +104,11 @@ def checked(
     own_placement: bool = False,
     service_account_chosen: bool = False,
     task: TaskSpec | None = None,
+    tenant_id: str = "acme",
 ) -> Checked:
     """What own checks would hand to the gate; the one place outside of them that holds their seal."""
     return Checked(
-        an_attempt(task),
+        an_attempt(task, tenant_id),
         "ghcr.io/acme/etl@sha256:00",
         Resources(requests={"cpu": "500m", "memory": "1Gi"}, limits={"memory": "1Gi"}),
         execution,

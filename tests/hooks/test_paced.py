@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import ssl
 import time
 from pathlib import Path
@@ -10,18 +11,19 @@ import pytest
 import trustme
 
 from dexaflow.admission.breaker import BreakerState
-from dexaflow.admission.decisions import Decision, Request
+from dexaflow.admission.decisions import Decision, Request, admit
 from dexaflow.admission.gate import Gate
 from dexaflow.admission.ports import HookCaller
 from dexaflow.admission.results import Admitted, Held, Outcome, Verdict
 from dexaflow.base.clock import SystemClock
 from dexaflow.hooks.inprocess import MAX_AT_ONCE, InProcessCaller
+from dexaflow.hooks.transport import MAX_CONNECTIONS
 from dexaflow.hooks.webhook import WebhookCaller
 from dexaflow.policy.policy import Policy
 from tests.admission.builders import Watching, checked
 from tests.hooks.asking import SHORT
 from tests.hooks.behaviours import at_once, says
-from tests.hooks.misbehaving import Endpoint, Peer, Script, answer, deciding
+from tests.hooks.misbehaving import Endpoint, Peer, Script, answer, decided, deciding
 
 ATTEMPTS = 1_000
 TIMEOUT = 2.0  # seconds; shorter than the last of them waits where each takes 50 ms: a thousand by sixteen
@@ -107,3 +109,43 @@ async def test_those_who_wait_for_a_thread_when_the_breaker_opens_are_not_asked(
     assert all(isinstance(verdict, Held) for verdict in verdicts)
     assert 5 <= len(called) == watching.outcomes().count(Outcome.ERROR) <= 2 * MAX_AT_ONCE
     await caller.close()
+
+
+async def _a_crowd_and_one_of_another_tenant(caller: HookCaller) -> None:
+    """Have many of one tenant asked about, and then one of another."""
+    gate, _ = a_gate_asking(caller, fail_open=False)
+    crowd = [asyncio.create_task(gate.review(checked(tenant_id="acme"))) for _ in range(200)]
+    await asyncio.sleep(0)
+    await gate.review(checked(tenant_id="globex"))
+    await asyncio.gather(*crowd)
+
+
+async def test_one_tenants_crowd_that_waits_for_connections_is_in_no_other_tenants_way() -> None:
+    """R6.2: also where both are asked for the first time."""
+    asked: list[str] = []
+
+    async def admitting(peer: Peer) -> None:
+        while (body := await peer.question()) is not None:
+            asked.append(json.loads(body)["request"]["tenant_id"])
+            await asyncio.sleep(0.01)
+            peer.send(decided(body, decision="admit"))
+
+    async with Endpoint(admitting) as endpoint, WebhookCaller(endpoint.url, timeout=TIMEOUT) as caller:
+        await _a_crowd_and_one_of_another_tenant(caller)
+    assert asked.index("globex") <= 2 * MAX_CONNECTIONS
+
+
+async def test_one_tenants_crowd_that_waits_for_threads_is_in_no_other_tenants_way() -> None:
+    asked: list[str] = []
+
+    def slow(request: Request) -> Decision:
+        asked.append(request.tenant_id)
+        time.sleep(0.01)
+        return admit()
+
+    caller = InProcessCaller(slow, timeout=TIMEOUT)
+    try:
+        await _a_crowd_and_one_of_another_tenant(caller)
+    finally:
+        await caller.close()
+    assert asked.index("globex") <= 2 * MAX_AT_ONCE

@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections import deque
 from functools import partial
 from typing import Final
 
@@ -27,6 +26,7 @@ from dexaflow.base.errors import HookBroken
 from dexaflow.hooks.calls import Call, Failure, Outcome, Returns, ToAwait, let_go, run_async, run_plain, sealed
 from dexaflow.hooks.hook_loop import HookLoop
 from dexaflow.hooks.naming import hook_function, hook_name
+from dexaflow.hooks.tenant_queue import TenantQueue
 from dexaflow.hooks.threads import DaemonThreads
 
 __all__ = ["MAX_ABANDONED", "InProcessCaller"]
@@ -65,7 +65,7 @@ class InProcessCaller:
         self._returns: Returns | None = None
         self._running = 0  # begun, neither returned nor abandoned
         self._abandoned = 0
-        self._waiting: deque[Call] = deque()
+        self._waiting = TenantQueue[Call]()
         self._stall_check: asyncio.TimerHandle | None = None
         if sys.getswitchinterval() > SWITCH_SECONDS:
             sys.setswitchinterval(SWITCH_SECONDS)
@@ -89,7 +89,7 @@ class InProcessCaller:
         if self._running < MAX_AT_ONCE or self._abandoned >= MAX_ABANDONED:
             self._begin(call)
         else:
-            self._waiting.append(call)
+            self._waiting.append(request.tenant_id, call)
         try:
             outcome = await call.answer
         finally:
@@ -254,7 +254,7 @@ class InProcessCaller:
         """The asker was cancelled. The call goes on, and keeps its turn until it returns or its time is over."""
         call.ended = True
         if not call.started:
-            self._waiting.remove(call)
+            self._waiting.remove(call.request.tenant_id, call)
         elif call.where is not None:
             if call.where.withdraw(call):
                 self._returned(call, Failure("cancelled"))

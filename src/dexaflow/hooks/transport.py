@@ -22,6 +22,7 @@ from dexaflow.base.steps import Step, reached
 from dexaflow.hooks.addresses import Resolver
 from dexaflow.hooks.connection import Connection
 from dexaflow.hooks.dialing import Unreachable, dial, stagger
+from dexaflow.hooks.tenant_queue import TenantQueue
 from dexaflow.hooks.url import Endpoint
 
 __all__ = ["MAX_CONNECTIONS", "Response", "Transport"]
@@ -55,10 +56,12 @@ class _Question:
         "retried",
         "sent",
         "started",
+        "tenant_id",
     )
 
-    def __init__(self, body: bytes, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, body: bytes, tenant_id: str, loop: asyncio.AbstractEventLoop) -> None:
         self.body = body
+        self.tenant_id = tenant_id
         # Carries a failure as a value: an exception in a future that nobody awaits any more would be logged.
         self.answer: asyncio.Future[Response | HookBroken | NotPut] = loop.create_future()
         self.started = 0.0
@@ -107,7 +110,7 @@ class Transport:
         self._closed = False
         self._places = 0  # connections idle, asking, or being opened
         self._idle: deque[Connection] = deque()  # last used at the right, used next
-        self._waiting: deque[_Question] = deque()  # only while every place is taken and none is idle
+        self._waiting = TenantQueue[_Question]()  # only while every place is taken and none is idle
         self._asking: dict[Connection, _Question] = {}
         self._dialling: dict[asyncio.Task[None], _Question] = {}
         # Whose clock runs, the earliest first, since all have the same time. One timer is for the first of them, and
@@ -125,10 +128,11 @@ class Transport:
     ) -> None:
         await self.close()
 
-    async def post(self, body: bytes) -> Response:
+    async def post(self, body: bytes, tenant_id: str = "") -> Response:
         """Send one question and return what came back, whatever its status.
 
-        Cancelled, it gives up its connection at once.
+        Where it has to wait for a connection, the tenants that wait take turns. Cancelled, it gives up its connection
+        at once.
 
         Raises:
             HookBroken: no complete answer within the timeout, or none that may be accepted (R4.1).
@@ -136,7 +140,7 @@ class Transport:
         """
         if self._closed:
             raise HookBroken(f"{self._endpoint}: the transport is closed", seconds=0.0)
-        question = _Question(body, asyncio.get_running_loop())
+        question = _Question(body, tenant_id, asyncio.get_running_loop())
         self._submit(question)
         try:
             outcome = await question.answer
@@ -206,7 +210,8 @@ class Transport:
             self._start(question)
             self._dial(question)
         else:
-            self._waiting.append(question)  # nobody waits while a place is free, so this overtakes nobody
+            # Nobody waits while a place is free, so whoever got one above has overtaken nobody.
+            self._waiting.append(question.tenant_id, question)
 
     def _take_idle(self) -> Connection | None:
         while self._idle:
@@ -347,7 +352,7 @@ class Transport:
         """The asker was cancelled."""
         question.ended = True
         if not question.started:
-            self._waiting.remove(question)
+            self._waiting.remove(question.tenant_id, question)
             return
         del self._timed[question]
         self._leave(question)
@@ -382,7 +387,7 @@ class Transport:
             self._dial(question)
 
     def _hand_on(self, connection: Connection) -> None:
-        """Give a connection that has just become free to whoever has waited longest."""
+        """Give a connection that has just become free to whoever is next."""
         if not self._waiting:
             now = time.monotonic()
             connection.idle_since = now

@@ -132,7 +132,7 @@ class WebhookCaller:
     async def ask(self, request: Request) -> Answered:
         """Put one question. See `HookCaller.ask`."""
         self.start()
-        response = await self._transport.post(question(request))
+        response = await self._transport.post(question(request), request.tenant_id)
         if response.status != 200:
             cause = f"{self._endpoint}: {status_problem(response.status)}"
             raise HookBroken(cause, seconds=response.seconds, sent=True)
