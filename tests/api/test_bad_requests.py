@@ -28,6 +28,7 @@ def is_problem(answer: httpx.Response, status: int) -> str:
     assert (body["type"], body["status"]) == ("about:blank", status)
     assert body["title"]
     assert "\n" not in body["detail"]
+    assert "Value error" not in answer.text  # pydantic's word, not ours
     return str(body["detail"])
 
 

@@ -92,7 +92,7 @@ async def _problem(_request: Request, error: Exception) -> Response:
 
 async def _invalid(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    found = [(_field(e["loc"]), str(e["msg"])) for e in error.errors()[:20]]
+    found = [(_field(e["loc"]), str(e["msg"]).removeprefix("Value error, ")) for e in error.errors()[:20]]
     detail = "; ".join(f"{field}: {message}" for field, message in found[:3]) or "the request is not valid"
     return problem(422, detail, errors=found)
 

@@ -73,7 +73,9 @@ def cancel_run(tx: Tx, run_id: str, why: str) -> ToKill:
                 unheld.append(ti.attempt_id)
             if state is State.LAUNCHING:
                 launches.append((ti.attempt_id, ti.launch_id))
-            move(tx, ti.attempt_id, Event.CANCELLED, state, reason=why, ended_at=tx.now_iso, **columns)
+            if state is not State.UP_FOR_RETRY:  # that try has ended when it failed
+                columns["ended_at"] = tx.now_iso
+            move(tx, ti.attempt_id, Event.CANCELLED, state, reason=why, **columns)
     if not run.stop:  # asked for twice it is noted once
         tx.run(
             "UPDATE runs SET stop = :why, note = CASE WHEN note = '' THEN :why ELSE note || '; ' || :why END,"

@@ -70,6 +70,14 @@ def test_nothing_of_a_cancelled_run_begins_any_more(world: World) -> None:
     assert (world.state("b"), world.run_state()) == (State.SKIPPED, "failed")
 
 
+def test_a_try_that_has_failed_ended_then_and_not_when_its_retry_was_cancelled(world: World) -> None:
+    WAITING[State.UP_FOR_RETRY](world)
+    failed_at = world.row().ended_at
+    world.pass_time(60)
+    world.cancel()
+    assert (world.state(), world.row().ended_at) == (State.SKIPPED, failed_at)
+
+
 def test_a_run_that_goes_on_is_no_longer_noted_as_ended(world: World) -> None:
     """Whatever its people have noted stays."""
     world.register(a_task())
