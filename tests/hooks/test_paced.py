@@ -80,9 +80,10 @@ async def test_those_who_wait_for_a_connection_when_the_breaker_opens_are_not_as
     async with Endpoint(BROKEN[how]) as endpoint, WebhookCaller(endpoint.url, timeout=SHORT) as caller:
         gate, watching = a_gate_asking(caller, fail_open=fail_open)
         verdicts = await asyncio.gather(*[gate.review(checked()) for _ in range(ATTEMPTS)])
-        # Sixteen are out when the fifth failure is counted; what they leave free may have been taken by then.
+        # Sixteen are out when the fifth failure is counted; what they leave free may have been taken by then, and some
+        # of that left free again.
         asked = sum(seconds is not None for _, _, seconds in watching.reviewed_as)
-        assert 5 <= asked <= 2 * 16
+        assert 5 <= asked <= 3 * 16
         assert len(watching.reviewed_as) == ATTEMPTS
         if fail_open:
             assert all(isinstance(verdict, Admitted) for verdict in verdicts)
