@@ -201,6 +201,7 @@ def test_what_waits_for_a_paused_dag_says_so_wherever_one_looks(served: Served) 
         ):
             assert "its DAG is paused since 20" in told
             assert "`dexaflow dags unpause etl` lets it go on" in told
+        assert "the log is empty: try 1 of load has not begun: its DAG is paused" in told  # the log's, the last of them
         assert "since 20" in shown_dag
         assert " by " in shown_dag
         told = served.run("tasks", "explain", run_id, "load").stdout

@@ -70,7 +70,8 @@ async def test_links_to_files_inside_are_followed_and_others_are_told(root: Path
     look = await watcher.look()
     assert [change.file for change in look.changes] == ["etl.py"]
     assert [str(p) for p in look.problems["acme"]] == [
-        "out.py: is a symbolic link that leaves the DAG folder; copy the file there"
+        "dangling.py: is a symbolic link to a file that is not there; bring the file back, or remove the link",
+        "out.py: is a symbolic link that leaves the DAG folder; copy the file there",
     ]
     (root / "swap").symlink_to("..2")
     (root / "swap").rename(root / "..data")

@@ -128,5 +128,6 @@ class _Pieces:
 
 def _say_why_empty(task: "shapes.TaskOut", *, follow: bool) -> None:
     reason = why(task["state"], task["hook"], task["reason"], task["next_ask_at"], task["retry_at"], local_now())
-    state = f"try {task['try_number']} of {task['task_id']} is {task['state']}"
+    state = f"try {task['try_number']} of {task['task_id']} "
+    state += "has not begun" if task["state"] == "none" else f"is {task['state']}"
     print_error(f"the log is empty{'; waiting for it' if follow else ''}: {state}" + (f": {reason}" if reason else ""))

@@ -182,7 +182,10 @@ def _look_into(look: _Look, folder: str, real_root: str, prefix: str, depth: int
                 continue
             status = entry.stat()
         except FileNotFoundError:
-            continue  # gone, or a link to nothing
+            if entry.is_symlink():  # else it has just gone
+                problem = "is a symbolic link to a file that is not there; bring the file back, or remove the link"
+                look.problems.append(DagError(file, 0, problem))
+            continue
         except OSError as error:
             look.problems.append(DagError(file, 0, f"cannot be read: {error.strerror or type(error).__name__}"))
             look.unreadable.append(file)
