@@ -428,7 +428,7 @@ def fail_open_for_what_may_be_a_refusal() -> Iterator[None]:
 
 @mutation(
     "NothingUnchecked", "NothingTwice", "SlotsAreExact", "NothingElseChanged", "BreakerKeepsQuiet", "ReviewsAreWhole",
-    "HeldIsAskedAgain",
+    "HeldIsAskedAgain", "NothingLost",
     worlds=lambda drawn: any(e.what == "second plane" for e in drawn.events),
 )  # fmt: skip
 def the_term_that_nobody_asks_for() -> Iterator[None]:
@@ -464,7 +464,7 @@ def the_same_one_that_probes_every_time() -> Iterator[None]:
         yield
 
 
-@mutation("OneProbesInTurn", worlds=lambda drawn: _breaks(drawn) and drawn.busy >= 80.0)
+@mutation("OneProbesInTurn", worlds=lambda drawn: _breaks(drawn) and drawn.busy >= 80.0 and drawn.slow_store > 0.1)
 def the_fresh_attempt_that_takes_the_probe() -> Iterator[None]:
     with patch.object(Dispatcher, "_others_wait", lambda *_: False):
         yield
