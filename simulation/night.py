@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -197,9 +197,9 @@ class _Night:
 
         for tenant, dag in self._drawn.dags:
             file = registering.DagFile(tenant, f"{dag.dag_id}.py", "snapshot", (dag,))
-            do(lambda tx, file=file: registering.register_file(tx, file, (), planner(tx)))  # type: ignore[misc]
+            do(partial(_register, file))
         for pool, slots in self._drawn.pools.items():
-            do(lambda tx, p=pool, s=slots: tx.run("INSERT INTO pools (pool, slots) VALUES (:p, :s)", p=p, s=s))  # type: ignore[misc]
+            do(partial(_make_pool, pool, slots))
         engine.dispose()
         self._checks.committed()
 
@@ -328,10 +328,10 @@ class _Night:
         self._machine.calm = True
         await self._begin_later(0.0)
         for pool in sorted(self._drawn.pools):
-            await self._insist(lambda c, pool=pool: c.set_pool(pool, slots=4, description=None))  # type: ignore[misc]
+            await self._insist(partial(_give_room, pool))
         for _, dag in self._drawn.dags:
             _unschedule(around, dag.dag_id)
-            await self._insist(lambda c, d=dag.dag_id: c.set_paused(d, paused=False, by="alice"))  # type: ignore[misc]
+            await self._insist(partial(_unpause, dag.dag_id))
         until = self._loop.time() + CALM_SECONDS + self._drawn.recheck * 1.1
         while self._loop.time() < until:
             await asyncio.sleep(RESTED)
@@ -342,6 +342,22 @@ class _Night:
             ):
                 await asyncio.sleep(RESTED)
                 return
+
+
+def _register(file: registering.DagFile, tx: Tx) -> None:
+    registering.register_file(tx, file, (), planner(tx))
+
+
+def _make_pool(pool: str, slots: int, tx: Tx) -> None:
+    tx.run("INSERT INTO pools (pool, slots) VALUES (:p, :s)", p=pool, s=slots)
+
+
+async def _give_room(pool: str, commands: ServerCommands) -> None:
+    await commands.set_pool(pool, slots=4, description=None)
+
+
+async def _unpause(dag_id: str, commands: ServerCommands) -> None:
+    await commands.set_paused(dag_id, paused=False, by="alice")
 
 
 def _unschedule(around: Surroundings, dag_id: str) -> None:

@@ -9,7 +9,6 @@ from structlog.testing import capture_logs
 
 from dexaflow.admission import admit, hold, refuse
 from dexaflow.admission.results import Outcome
-from dexaflow.base.errors import StoreError
 from dexaflow.model.states import State
 from tests.dispatch.world import BROKEN, SimulatedHook, world
 from tests.store.world import a_task
@@ -138,11 +137,8 @@ def test_who_had_to_wait_for_an_earlier_hook_was_asked_when_its_question_was_put
     """R7.4: the one asked longest ago, and not the one that set out first."""
 
     async def test() -> None:
-        async with world(tmp_path, recheck=3000.0) as w:
-            first, second = SimulatedHook("first", takes=10.0), SimulatedHook("second")
-            w.hooks = [first, second]
-            await w.crash()
-            w.start()
+        first, second = SimulatedHook("first", takes=10.0), SimulatedHook("second")
+        async with world(tmp_path, hooks=[first, second], recheck=3000.0) as w:
             second.always(BROKEN)
             w.register(a_task("late"))
             w.register(*(a_task(f"t{i}") for i in range(4)), dag_id="e")
@@ -170,9 +166,8 @@ def test_a_probe_whose_end_could_not_be_written_has_had_its_turn(tmp_path: Path)
             w.hook.takes = 1.0
             while len(w.hook.asked) < 6:
                 await w.seconds(0.1)
-            w.store_fails = lambda: StoreError("database or disk is full")
-            await w.seconds(10)
-            w.store_fails = lambda: None
+            with w.full_disk():
+                await w.seconds(10)
             await w.seconds(40)
             assert [request.task_id for _, request in w.hook.asked[5:]] == ["t0", "t1"]
 

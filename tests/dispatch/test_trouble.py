@@ -9,17 +9,15 @@ from structlog.testing import capture_logs
 
 from dexaflow.admission import Request, admit, hold
 from dexaflow.admission.results import Outcome
-from dexaflow.base.errors import StoreError, TermLost
+from dexaflow.base.errors import TermLost
 from dexaflow.dispatch import line
 from dexaflow.dispatch.dispatcher import hold_counts
 from dexaflow.executors.ports import Launch
 from dexaflow.model.states import State
 from dexaflow.store import leading, people, slots
-from tests.dispatch.world import BROKEN, SimulatedHook, World, world
+from tests.dispatch.world import BROKEN, FULL, SimulatedHook, World, world
 from tests.store.world import a_task
 from tests.virtual_time import run_virtually
-
-FULL = StoreError("the database refused a write: database or disk is full")
 
 
 def test_a_fresh_attempt_outlives_a_full_disk_and_its_hook_is_not_hammered(tmp_path: Path) -> None:
@@ -29,10 +27,9 @@ def test_a_fresh_attempt_outlives_a_full_disk_and_its_hook_is_not_hammered(tmp_p
             w.register(a_task())
             w.trigger()
             await w.seconds(1)
-            w.store_fails = lambda: FULL
-            await w.seconds(300)
-            assert len(w.hook.asked) == 1
-            w.store_fails = lambda: None
+            with w.full_disk():
+                await w.seconds(300)
+                assert len(w.hook.asked) == 1
             await w.seconds(30)
             assert w.state() is State.SUCCESS
             assert len(w.hook.asked) == 2  # asked anew, once
@@ -49,10 +46,9 @@ def test_a_held_attempt_outlives_a_full_disk_and_its_hook_is_not_hammered(tmp_pa
             w.trigger()
             while len(w.hook.asked) < 2:
                 await w.seconds(0.1)
-            w.store_fails = lambda: FULL
-            await w.seconds(300)
-            assert len(w.hook.asked) == 2
-            w.store_fails = lambda: None
+            with w.full_disk():
+                await w.seconds(300)
+                assert len(w.hook.asked) == 2
             w.hook.always(admit())
             await w.seconds(40)
             assert w.state() is State.SUCCESS
@@ -68,14 +64,13 @@ def test_hundreds_of_attempts_on_a_full_disk_do_not_fill_it_with_what_the_log_sa
             w.register(*(a_task(f"t{i}") for i in range(300)))
             w.trigger()
             await w.seconds(1)
-            w.store_fails = lambda: FULL
-            with capture_logs() as lines:
-                await w.seconds(300)
-            said = Counter(line["event"] for line in lines if line["log_level"] == "error")
-            assert set(said) >= {"walk_failed", "requeue_failed", "schedule_pass_failed"}
-            assert max(said.values()) <= 9
-            assert sum(line.get("times", 1) for line in lines if line["event"] == "walk_failed") == 300
-            w.store_fails = lambda: None
+            with w.full_disk():
+                with capture_logs() as lines:
+                    await w.seconds(300)
+                said = Counter(line["event"] for line in lines if line["log_level"] == "error")
+                assert set(said) >= {"walk_failed", "requeue_failed", "schedule_pass_failed"}
+                assert max(said.values()) <= 9
+                assert sum(line.get("times", 1) for line in lines if line["event"] == "walk_failed") == 300
             await w.seconds(60)
             assert {w.state(f"t{i}") for i in range(300)} == {State.SUCCESS}
 
@@ -100,9 +95,8 @@ def test_broken_waiting_ends_at_15_minutes_whatever_could_not_be_written(
                 w.dispatcher.wake()
             while len(w.hook.asked) < 2:
                 await w.seconds(0.1)
-            w.store_fails = lambda: FULL
-            await w.seconds(20)
-            w.store_fails = lambda: None
+            with w.full_disk():
+                await w.seconds(20)
             while w.clock.monotonic() - w.hook.asked[0][0] < 900:
                 assert w.state() is State.HELD
                 await w.seconds(1)
@@ -426,10 +420,9 @@ def test_a_control_plane_that_begins_on_a_full_disk_goes_on_once_there_is_room(t
             w.trigger()
             await w.seconds(2)
             await w.crash()
-            w.store_fails = lambda: FULL
-            w.start()
-            await w.seconds(20)
-            w.store_fails = lambda: None
+            with w.full_disk():
+                w.start()
+                await w.seconds(20)
             w.hook.always(admit())
             await w.seconds(10)
             assert w.state() is State.SUCCESS

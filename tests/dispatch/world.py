@@ -5,8 +5,8 @@ The store is called directly, without its thread. A `World` can be crashed and s
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ from dexaflow.admission import Admit, Hold, Refuse, Request
 from dexaflow.admission.gate import Gate
 from dexaflow.admission.ports import Answered
 from dexaflow.admission.results import Outcome
-from dexaflow.base.errors import ExecutorError, HookBroken
+from dexaflow.base.errors import ExecutorError, HookBroken, StoreError
 from dexaflow.dispatch.dispatcher import Dispatcher
 from dexaflow.dispatch.line import Line
 from dexaflow.executors.ports import Exit, Found, Launch
@@ -37,6 +37,7 @@ from tests.virtual_time import VirtualClock, VirtualLoop
 
 T = TypeVar("T")
 Answer = Admit | Hold | Refuse | HookBroken
+FULL = StoreError("the database refused a write: database or disk is full")
 BROKEN = HookBroken("connection refused at https://secret.example:8443")
 
 
@@ -277,6 +278,13 @@ class World:
 
     def cancel(self, run_id: str = "r") -> None:
         self.kill(self.do(lambda tx: people.cancel_run(tx, run_id, "cancelled by alice")))
+
+    @contextmanager
+    def full_disk(self) -> Iterator[None]:
+        """Have every write of the loops fail for the length of a block."""
+        self.store_fails = lambda: FULL
+        yield
+        self.store_fails = lambda: None
 
     async def crash(self) -> None:
         """End the control plane wherever it stands; what it was about to write is not written."""

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from dexaflow.base.errors import StoreError
 from dexaflow.model.states import State
 from dexaflow.reports.watch import Watch
 from dexaflow.scheduling.retries import seconds_to_retry
@@ -169,11 +168,10 @@ def test_a_death_that_cannot_be_written_is_written_as_soon_as_the_database_can(t
             w.register(a_task(retries=1, retry_delay=600.0))
             w.trigger()
             await w.seconds(2)
-            w.store_fails = lambda: StoreError("the database refused a write: database or disk is full")
-            w.executor.dies(w.executor.launches[0].launch_id)
-            await w.seconds(5)
-            assert w.state() is (State.RUNNING if started else State.LAUNCHING)
-            w.store_fails = lambda: None
+            with w.full_disk():
+                w.executor.dies(w.executor.launches[0].launch_id)
+                await w.seconds(5)
+                assert w.state() is (State.RUNNING if started else State.LAUNCHING)
             await w.seconds(2)
             assert (w.state(), w.row().reason) == (State.UP_FOR_RETRY, "its agent was killed by SIGKILL")
 

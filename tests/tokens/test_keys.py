@@ -75,6 +75,7 @@ def _pem(key: ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey, password: 
         _pem(ed25519.Ed25519PrivateKey.generate(), b"password"),
         _pem(ec.generate_private_key(ec.SECP256R1())),
     ],
+    ids=["empty", "zeros", "no PEM", "cut short", "encrypted", "of another kind"],  # keys are drawn, names are not
 )
 def test_a_file_that_holds_no_key_is_one_clear_line(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "k"
