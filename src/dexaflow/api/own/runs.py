@@ -157,7 +157,7 @@ def run_routes(services: Services) -> APIRouter:
         response_class=Response,
         responses={
             200: {
-                "content": {"text/plain": {"schema": {"type": "string", "format": "binary"}}},
+                "content": {"text/plain": {"schema": {"type": "string"}}},
                 "headers": {
                     "X-Dexaflow-Next-Offset": {"schema": {"type": "integer"}},
                     "X-Dexaflow-Log-Complete": {"schema": {"type": "string", "enum": ["true", "false"]}},
