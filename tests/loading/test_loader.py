@@ -8,6 +8,7 @@ import py_compile
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -418,3 +419,12 @@ async def test_a_machine_without_room_for_a_load_is_no_fault_of_the_file_and_end
     told = await load_file(tmp_path, "etl.py")
     assert isinstance(told, NotLoadedError)
     assert told.cause == "cannot be loaded: No such file or directory"
+
+
+async def test_a_full_temporary_folder_is_no_fault_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The load cannot say how it ended, so it looks as if it had been killed."""
+    (tmp_path / "etl.py").write_text("from dexaflow import DAG\nDAG('etl')\n")
+    monkeypatch.setattr(tempfile, "TemporaryFile", partial(open, "/dev/full", "r+b", buffering=0))
+    told = await load_file(tmp_path, "etl.py")
+    assert isinstance(told, NotLoadedError)
+    assert told.cause == "cannot be loaded: No space left on device"

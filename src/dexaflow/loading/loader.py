@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import re
@@ -31,6 +32,7 @@ MAX_DOCUMENT_BYTES = 8 * 1024 * 1024
 MAX_DAGS = 1_000
 MAX_FILES = 2_000
 _MAX_OUTPUT_BYTES = 65_536  # of what it printed, kept for its author
+_ROOM_BYTES = 65_536  # in the temporary folder, below which a load that failed is not blamed on the file
 _GRACE_SECONDS = 8.0  # for the supervisor to clean up after its own limit; then it is killed too
 
 # The child takes this very package, wherever it lies, and nothing else from that folder.
@@ -152,6 +154,7 @@ def _judge(
         line = _traced_line(_start(trace, 65_536), os.path.join(root, *file.split("/")))
         if ended.get("timed_out"):
             return LoadTimeoutError(file, line, f"is not loaded after {timeout:g} s; move slow work into a task")
+        _check_room(trace)
         return DagError(file, line, _why_it_ended(ended))
     if _size(result) > MAX_DOCUMENT_BYTES:
         return DagError(file, 0, f"its DAGs are more than {MAX_DOCUMENT_BYTES} bytes of JSON; split the file")
@@ -224,6 +227,12 @@ def _traced_line(trace: bytes, path: str) -> int:
     name = path.encode("ascii", "backslashreplace")  # its way of writing a path
     found = re.search(rb'File "' + re.escape(name) + rb'", line (\d{1,7}) in ', trace)
     return int(found[1]) if found else 0
+
+
+def _check_room(stream: IO[bytes]) -> None:
+    """Raise `OSError` when nothing more can be written: then what the load had to say may be missing."""
+    if os.pwrite(stream.fileno(), bytes(_ROOM_BYTES), _size(stream)) < _ROOM_BYTES:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _size(stream: IO[bytes]) -> int:
