@@ -57,6 +57,20 @@ def test_a_token_of_ones_own_is_kept_and_one_that_is_too_short_is_refused_not_re
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfe" * 20, b"twenty characters and blanks\n", b"x" * 30 + b"\ny", b"\xef\xbb\xbf" + b"x" * 30]
+)
+def test_a_token_that_no_header_can_carry_is_refused_in_one_line_that_does_not_hold_it(
+    folder: DataFolder, content: bytes
+) -> None:
+    folder.token_file.write_bytes(content)
+    with pytest.raises(DataFolderError, match="no header can carry") as refused:
+        folder.api_token()
+    assert "\n" not in str(refused.value)
+    assert "xxx" not in str(refused.value)
+    assert folder.token_file.read_bytes() == content
+
+
 def test_what_a_server_was_killed_in_writing_is_removed_by_the_next(folder: DataFolder) -> None:
     for name in (".token.4711", ".server.json.4711", ".signing.key.0123456789abcdef"):
         (folder.root / name).write_text("half")

@@ -115,11 +115,14 @@ class DataFolder:
     def api_token(self) -> str:
         """Return the token of the API, made at the first start; it survives restarts. Raises `DataFolderError`."""
         try:
-            found = self.token_file.read_text().strip()
+            found = self.token_file.read_bytes().decode("latin-1").strip()
         except FileNotFoundError:
             found = ""
         except OSError as error:
             raise DataFolderError(f"{self.token_file}: {error.strerror}; make it readable or delete it") from error
+        if not all("\x21" <= character <= "\x7e" for character in found):
+            problem = "holds blanks, line ends or other characters that no header can carry"
+            raise DataFolderError(f"{self.token_file}: {problem}; write visible ASCII, or delete it to have one made")
         if 0 < len(found) < 20:
             raise DataFolderError(
                 f"{self.token_file}: holds fewer than 20 characters; write more, or delete it to have one made"
@@ -199,6 +202,6 @@ def is_closed_to_us(root: Path) -> bool:
 def read_token(root: Path) -> str | None:
     """Return the API token of a data folder, or None."""
     try:
-        return DataFolder(root).token_file.read_text().strip() or None
+        return DataFolder(root).token_file.read_bytes().decode("latin-1").strip() or None
     except OSError:
         return None
