@@ -101,7 +101,17 @@ def test_a_state_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> N
     assert os.listdir(tmp_path / "agents") == ["launch-1.json"]
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"launch_id": "launch-1"}', b'{"x": 1}', b"\xff"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"{", b"[]", b"null", b'{"launch_id": "launch-1"}', b'{"x": 1}', b"\xff", b"[" * 100_000,
+        b'{"launch_id": "launch-2", "attempt_id": "a", "pid": 7, "born": "b"}',
+        b'{"launch_id": "launch-1", "attempt_id": "a", "pid": "7", "born": "b"}',
+        b'{"launch_id": "launch-1", "attempt_id": "a", "pid": -1, "born": "b"}',
+        b'{"launch_id": "launch-1", "attempt_id": "a", "pid": 7, "born": 3}',
+        b'{"launch_id": "launch-1", "attempt_id": "a", "pid": 7, "born": "b", "user_pid": true}',
+    ],
+)  # fmt: skip
 def test_a_damaged_state_file_is_that_of_a_dead_agent(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "launch-1.json").write_bytes(content)
 
@@ -142,6 +152,25 @@ def test_files_without_a_state_file_are_leavings(tmp_path: Path) -> None:
 
     assert folder.leavings() == ["launch-2", "launch-3"]
     assert sorted(name for name in os.listdir(tmp_path) if name.endswith("new")) == [f"launch-5.{os.getpid()}.new"]
+
+
+def test_what_a_task_puts_beside_the_files_of_agents_stops_nobody(tmp_path: Path) -> None:
+    """Its working directory is in the same folder, and the next server looks into it when it starts (R10.3)."""
+    folder = Folder(tmp_path)
+    folder.claim(STATE)
+    for name in ("a b.json", "\udcff.json", ".json", "x.y.json", "\udcff.new", "\udcff.log", "launch-6.work"):
+        (tmp_path / name).touch()
+    for name in ("launch-2.json", "launch-3.log", "launch-4.7.new", "launch-5.new"):
+        (tmp_path / name).mkdir()
+    os.mkfifo(tmp_path / "launch-7.json")
+    (tmp_path / "launch-8.json").symlink_to("/dev/zero")
+
+    assert folder.launches() == ["launch-1"]
+    for launch_id in folder.leavings():
+        folder.remove(launch_id)
+        folder.remove_drafts(launch_id)
+    folder.remove("launch-1")
+    assert folder.launches() == []
 
 
 @pytest.mark.parametrize("text", ["", ".", "..", "../x", "a/b", "a.b", "a\n", "-x", "x" * 65, "ä", "a b", "\0"])

@@ -71,6 +71,12 @@ def test_a_token_that_no_header_can_carry_is_refused_in_one_line_that_does_not_h
     assert folder.token_file.read_bytes() == content
 
 
+def test_a_pipe_in_the_place_of_the_token_is_told_and_not_waited_for(folder: DataFolder) -> None:
+    os.mkfifo(folder.token_file)
+    with pytest.raises(DataFolderError, match="is not a file; move it away"):
+        folder.api_token()
+
+
 def test_what_a_server_was_killed_in_writing_is_removed_by_the_next(folder: DataFolder) -> None:
     for name in (".token.4711", ".server.json.4711", ".signing.key.0123456789abcdef"):
         (folder.root / name).write_text("half")

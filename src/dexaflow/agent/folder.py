@@ -15,6 +15,7 @@ import json
 import os
 import re
 import shutil
+import stat
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -44,6 +45,13 @@ class AgentState:
     born: str
     user_pid: int | None = None
     user_born: str | None = None
+
+    @property
+    def well_formed(self) -> bool:
+        """Whether each value is of its type: read from a file, it may be anything."""
+        texts = (self.attempt_id, self.born, self.user_born or "")
+        numbers = (self.pid, self.user_pid or 0)
+        return all(isinstance(text, str) for text in texts) and all(type(n) is int and n >= 0 for n in numbers)
 
 
 class Folder:
@@ -106,27 +114,27 @@ class Folder:
         path = self._name(launch_id, "json")
         try:
             with open(path, "rb") as file:
-                return AgentState(**json.loads(file.read()))
+                state = AgentState(**json.loads(file.read()))
         except FileNotFoundError:
             return None
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
+            state = None
+        if state is None or state.launch_id != launch_id or not state.well_formed:
             return AgentState(launch_id, "", 0, "")  # damaged: an agent that is certainly not alive
+        return state
 
     def remove(self, launch_id: str) -> None:
         """Remove all files of a launch that is over, its state file last."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.log_file(launch_id))
+        _unlink(self.log_file(launch_id))
         self.remove_work(launch_id)
         reached(Step.FILES_GOING)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._name(launch_id, "json"))
+        _unlink(self._name(launch_id, "json"))
 
     def remove_drafts(self, launch_id: str) -> None:
         """Remove the state files that agents of a launch began to write and were killed in; none of them may live."""
         for name in self._names():
             if name.startswith(f"{launch_id}.") and name.endswith(".new"):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(f"{self.path}/{name}")
+                _unlink(f"{self.path}/{name}")
 
     def remove_work(self, launch_id: str) -> None:
         """Remove the working directory with all that the user left in it."""
@@ -139,8 +147,15 @@ class Folder:
             shutil.rmtree(path, onerror=_open_up_and_retry)
 
     def launches(self) -> list[str]:
-        """Return the launches that have a state file."""
-        return [name[: -len(".json")] for name in self._names() if name.endswith(".json")]
+        """Return the launches that have a state file. What is no file, or has another name, is nobody's."""
+        found = [name[: -len(".json")] for name in self._names() if name.endswith(".json")]
+        return [launch_id for launch_id in found if is_launch_id(launch_id) and self._is_file(launch_id)]
+
+    def _is_file(self, launch_id: str) -> bool:
+        try:
+            return stat.S_ISREG(os.lstat(self._name(launch_id, "json")).st_mode)
+        except FileNotFoundError:
+            return False
 
     def leavings(self) -> list[str]:
         """Remove state files that were never finished, and return the launches that have files but no state file."""
@@ -148,8 +163,7 @@ class Folder:
         owned = set(self.launches())  # read later: a file seen before has had its state file since before that
         for name in before:
             if name.endswith(".new") and not os.path.exists(f"/proc/{name.split('.')[-2]}"):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(f"{self.path}/{name}")
+                _unlink(f"{self.path}/{name}")
         found = {name.split(".")[0] for name in before if name.endswith((".log", ".work"))} - owned - {"errors"}
         return sorted(name for name in found if is_launch_id(name))
 
@@ -158,6 +172,17 @@ class Folder:
             return os.listdir(self.path)
         except FileNotFoundError:
             return []
+
+
+def _unlink(path: str) -> None:
+    """Remove a file if it is one. Tasks can write into this folder: what they put into its place must stop nobody."""
+    try:
+        os.unlink(path)
+    except (FileNotFoundError, IsADirectoryError):
+        pass
+    except PermissionError:
+        if not os.path.isdir(path):  # what macOS says of a folder
+            raise
 
 
 def _open_up_and_retry(function: object, path: str, problem: object) -> None:

@@ -115,6 +115,8 @@ class DataFolder:
     def api_token(self) -> str:
         """Return the token of the API, made at the first start; it survives restarts. Raises `DataFolderError`."""
         try:
+            if self.token_file.exists() and not self.token_file.is_file():  # a pipe would be waited for
+                raise DataFolderError(f"{self.token_file}: is not a file; move it away")
             found = self.token_file.read_bytes().decode("latin-1").strip()
         except FileNotFoundError:
             found = ""
