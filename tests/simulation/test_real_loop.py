@@ -16,7 +16,7 @@ from typing import TypeVar
 import pytest
 import uvloop
 from simulation.checks import Checks
-from simulation.drawing import draw
+from simulation.drawing import MANY_PLACES, draw
 from simulation.hooks import Alive
 from simulation.machine import Machine
 from simulation.plane import ControlPlane, KillableStore, Surroundings
@@ -152,7 +152,7 @@ async def _night(folder: Path) -> Checks:
     pattern = draw(1).hooks[0]
     drawn = replace(
         draw(1), dags=dags, hooks=tuple(replace(pattern, name=name) for name in names), recheck=1.0, fail_open=False,
-        policy=Policy(), parallelism=6,
+        policy=Policy(), parallelism=6, places=MANY_PLACES,
     )  # fmt: skip
     database, clock, ids = folder / "dexaflow.db", SystemClock(), itertools.count(1)
     engine = open_writer(database)
