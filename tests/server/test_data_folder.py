@@ -71,6 +71,12 @@ def test_a_token_that_no_header_can_carry_is_refused_in_one_line_that_does_not_h
     assert folder.token_file.read_bytes() == content
 
 
+def test_a_pipe_in_the_place_of_the_address_is_replaced_and_not_waited_for(folder: DataFolder) -> None:
+    os.mkfifo(folder.server_file)
+    folder.announce("http://127.0.0.1:1")
+    assert json.loads(folder.server_file.read_text())["url"] == "http://127.0.0.1:1"
+
+
 def test_a_pipe_in_the_place_of_the_token_is_told_and_not_waited_for(folder: DataFolder) -> None:
     os.mkfifo(folder.token_file)
     with pytest.raises(DataFolderError, match="is not a file; move it away"):

@@ -108,7 +108,7 @@ class DataFolder:
 
     def _announced(self) -> str:
         try:
-            return self.server_file.read_text()
+            return self.server_file.read_text() if self.server_file.is_file() else ""  # a pipe would be waited for
         except (OSError, ValueError):
             return ""
 
