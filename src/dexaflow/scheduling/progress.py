@@ -16,6 +16,15 @@ from dexaflow.model.states import ENDED, Event, RunState, State, next_state
 __all__ = ["Progress", "advance", "decide", "reasons"]
 
 _FAILED = frozenset({State.FAILED, State.UPSTREAM_FAILED})
+_NAMED = 5  # tasks upstream that a reason names
+# The states that decide against a rule by themselves; against the others all that has ended does.
+_TELLING: Mapping[TriggerRule, frozenset[State]] = {
+    TriggerRule.ALL_SUCCESS: frozenset({State.SKIPPED}),
+    TriggerRule.ALL_FAILED: frozenset({State.SUCCESS, State.SKIPPED}),
+    TriggerRule.ALL_DONE_MIN_ONE_SUCCESS: frozenset({State.SKIPPED}),
+    TriggerRule.ALL_SKIPPED: frozenset({State.SUCCESS, *_FAILED}),
+    TriggerRule.NONE_SKIPPED: frozenset({State.SKIPPED}),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +93,6 @@ def reasons(dag: DagSpec, states: Mapping[str, State], progress: Progress) -> di
 def _named(tasks: Mapping[str, State]) -> str:
     said = [f"{task_id} is {state}" for task_id, state in list(tasks.items())[:_NAMED]]
     return ", ".join(said) + (f" and {len(tasks) - _NAMED} more" if len(tasks) > _NAMED else "")
-
-
-_NAMED = 5  # tasks upstream that a reason names
-# The states that decide against a rule by themselves; against the others all that has ended does.
-_TELLING: Mapping[TriggerRule, frozenset[State]] = {
-    TriggerRule.ALL_SUCCESS: frozenset({State.SKIPPED}),
-    TriggerRule.ALL_FAILED: frozenset({State.SUCCESS, State.SKIPPED}),
-    TriggerRule.ALL_DONE_MIN_ONE_SUCCESS: frozenset({State.SKIPPED}),
-    TriggerRule.ALL_SKIPPED: frozenset({State.SUCCESS, *_FAILED}),
-    TriggerRule.NONE_SKIPPED: frozenset({State.SKIPPED}),
-}
 
 
 def _end(dag: DagSpec, states: Mapping[str, State]) -> RunState | None:
