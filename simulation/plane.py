@@ -261,6 +261,8 @@ class ControlPlane(Alive):
         )  # fmt: skip
 
     async def _let_go(self, engine: Engine) -> None:
+        if self._store is not None:
+            self._store.dead = True  # what it still had to do finds no database
         engine.dispose()
 
 

@@ -23,9 +23,13 @@ class TenantsShareThePace(Check):
     def __init__(self, all_: "Checks") -> None:
         super().__init__(all_)
         self._outside: set[Try] = set()  # asked besides the pace: as probes
+        self._plane = 0
+        self._plane_since = 0.0  # its first question
 
     def asked(self, question: Question) -> None:
         every = self.all
+        if question.plane != self._plane:
+            self._plane, self._plane_since = question.plane, question.at
         row = every.row_of(question.tried)
         if row is None or row.state != "held" or question.plane != every.leading:
             self._outside.add(question.tried)
@@ -47,6 +51,8 @@ class TenantsShareThePace(Check):
     def _see_whose_turn_it_is(self, row: Row, *, had: int) -> None:
         every = self.all
         long_ago = every.record.now() - every.drawn.recheck * 1.1 - _AT_REST
+        if long_ago < self._plane_since:  # how much of a wait passed while nobody led, this cannot tell
+            return
         busy = self._taken_at_most()
         for other in every.now.rows.values():
             waits = other.state == "held" and not every.is_asked(other.tried) and every.last_done(other) < long_ago

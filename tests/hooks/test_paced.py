@@ -107,7 +107,8 @@ async def test_those_who_wait_for_a_thread_when_the_breaker_opens_are_not_asked(
     gate, watching = a_gate_asking(caller, fail_open=False)
     verdicts = await asyncio.gather(*[gate.review(checked()) for _ in range(ATTEMPTS)])
     assert all(isinstance(verdict, Held) for verdict in verdicts)
-    assert 5 <= len(called) == watching.outcomes().count(Outcome.ERROR) <= 4 + 2 * MAX_AT_ONCE
+    # As with connections; and more may return from their threads before those who asked have heard of the first.
+    assert 5 <= len(called) == watching.outcomes().count(Outcome.ERROR) <= 4 + 3 * MAX_AT_ONCE
     await caller.close()
 
 

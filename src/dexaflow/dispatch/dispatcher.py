@@ -22,6 +22,7 @@ from dexaflow.base.steps import Step, reached
 from dexaflow.dispatch.line import Ended, Line, Moved, Started, TooOld, Waits
 from dexaflow.dispatch.waiting import next_ask
 from dexaflow.model.attempt import Attempt
+from dexaflow.observe.logs import attempt_fields
 from dexaflow.observe.troubles import Troubles
 from dexaflow.store import admitting, people
 from dexaflow.store.bridge import Store
@@ -45,13 +46,6 @@ class HeldEntry:
 
     hook: str
     held_at: datetime
-
-
-def _fields(attempt: Attempt) -> dict[str, str | int]:
-    return {
-        "tenant_id": attempt.tenant_id, "dag_id": attempt.dag_id, "run_id": attempt.run_id,
-        "task_id": attempt.task_id, "try_number": attempt.try_number,
-    }  # fmt: skip
 
 
 def _due_now(hook: str, tx: Tx) -> int:
@@ -259,7 +253,7 @@ class Dispatcher:
         except TermLost:
             raise
         except Exception as error:  # noqa: BLE001 - one attempt's trouble is not another's
-            self._troubles.error("walk_failed", cause=f"{type(error).__name__}: {error}", **_fields(attempt))
+            self._troubles.error("walk_failed", cause=f"{type(error).__name__}: {error}", **attempt_fields(attempt))
             await self._set_aside(attempt)
         finally:
             if probe:
@@ -285,12 +279,12 @@ class Dispatcher:
                 await self._hold(walked, had_slots=not recheck)
             case Started():
                 self._forget(attempt.id)
-                log.info("attempt_launched", launch_id=walked.launch_id, **_fields(attempt))
+                log.info("attempt_launched", launch_id=walked.launch_id, **attempt_fields(attempt))
             case Ended() | Moved():
                 self._forget(attempt.id)
                 self._wake_scheduler()
                 why = walked.why if isinstance(walked, Ended) else "moved meanwhile"
-                log.info("attempt_not_launched", why=why, **_fields(attempt))
+                log.info("attempt_not_launched", why=why, **attempt_fields(attempt))
             case TooOld():
                 await self._store.do(lambda tx: admitting.requeue(tx, attempt.id))  # a held one stays held, and due
                 self._wake_scheduler()
@@ -326,7 +320,9 @@ class Dispatcher:
             except TermLost:
                 raise
             except Exception as error:  # noqa: BLE001 - tried until it works
-                self._troubles.error("requeue_failed", cause=f"{type(error).__name__}: {error}", **_fields(attempt))
+                self._troubles.error(
+                    "requeue_failed", cause=f"{type(error).__name__}: {error}", **attempt_fields(attempt)
+                )
                 pause = _PAUSE_SECONDS
                 continue
             if not waits:  # it was cancelled or cleared, or is launching: the watch looks after it
@@ -381,9 +377,9 @@ class Dispatcher:
         else:
             self._forget(held.attempt.id)
             if written == "failed":
-                log.warning("dispatch_failed", hook=held.hook, reason=reason, **_fields(held.attempt))
+                log.warning("dispatch_failed", hook=held.hook, reason=reason, **attempt_fields(held.attempt))
             else:
-                log.info("hold_ended", why=written, hook=held.hook, **_fields(held.attempt))
+                log.info("hold_ended", why=written, hook=held.hook, **attempt_fields(held.attempt))
         if had_slots or written != "held":  # slots are free, or a run may go on; a recheck changes nothing for others
             self._wake_scheduler()
 
@@ -393,7 +389,7 @@ class Dispatcher:
             self._forget(held.attempt.id)
             self._remember(held.attempt.id, held.hook, self._clock.now() if entry is None else entry.held_at)
             level = log.warning if held.broken else log.info
-            level("attempt_held", hook=held.hook, reason=held.reason, **_fields(held.attempt))
+            level("attempt_held", hook=held.hook, reason=held.reason, **attempt_fields(held.attempt))
 
     def _remember(self, attempt_id: str, hook: str, held_at: datetime) -> None:
         self._held[attempt_id] = HeldEntry(hook, held_at)

@@ -97,9 +97,13 @@ class Returns:
                 pass  # the loop is closed: nobody waits
 
     def take(self) -> None:
-        """Hear of all ends so far; on the event loop."""
+        """Hear of all ends so far; on the event loop.
+
+        Not of those that come meanwhile: askers hear of these first, so that the breaker counts their failures before
+        more calls are begun in their place.
+        """
         self._woken = False
-        while self._box:
+        for _ in range(len(self._box)):
             call, outcome = self._box.popleft()
             self._take_one(call, outcome)
 
