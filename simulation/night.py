@@ -254,7 +254,7 @@ class _Night:
             case "full disk":
                 self._spawn(self._full_disk(event.seconds))
             case "stall":
-                around.stalled_until = self._loop.time() + event.seconds
+                around.stalled_until = max(around.stalled_until, self._loop.time() + event.seconds)
                 self._spawn(self._stalled(event.seconds))
             case "kill agent":
                 self._machine.kill_some(event.number)
