@@ -111,6 +111,7 @@ async def test_an_address_that_cannot_be_read_yet_is_read_again(world: World) ->
     address = world.server_file.read_text()
     world.server_file.write_text("{")
     launch = await world.launch(bash("true"))
+    # Nothing tells when the agent has looked: each is left there for some of its looks, and none need be seen to pass.
     for content in ("[]", '{"url": null}', '{"url": "http://127.0.0.1:notaport"}', '{"url": "http://127.0.0.1:1"}'):
         await asyncio.sleep(0.05)
         world.server_file.write_text(content)
