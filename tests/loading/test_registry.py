@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dexaflow.authoring.running import run_task
+from dexaflow.base.clock import SystemClock
 from dexaflow.loading.registry import DagFolders, FileResult, Key
 
 HEAD = "from dexaflow import DAG, bash, task\n"
@@ -56,7 +57,7 @@ class Folders:
     @contextlib.asynccontextmanager
     async def running(self, *, timeout: float = 30.0, known: Iterable[Key] = ()) -> AsyncIterator[Published]:
         folders = {"acme": self.acme, "globex": self.globex}
-        self.dags = DagFolders(folders, self.versions, interval=0.02, timeout=timeout, again=0.1)
+        self.dags = DagFolders(folders, self.versions, clock=SystemClock(), interval=0.02, timeout=timeout, again=0.1)
         running = asyncio.create_task(self.dags.run(self.published, known=known))
         try:
             yield self.published
@@ -271,7 +272,7 @@ async def test_what_publishing_raises_ends_the_watching(folders: Folders) -> Non
         raise OSError("the database is gone")
 
     with pytest.raises(ExceptionGroup) as caught:
-        await DagFolders({"acme": folders.acme}, folders.versions).run(publish)
+        await DagFolders({"acme": folders.acme}, folders.versions, clock=SystemClock()).run(publish)
 
     assert caught.group_contains(OSError, match="the database is gone")
 

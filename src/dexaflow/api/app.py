@@ -175,7 +175,6 @@ def _open_routes(services: Services) -> APIRouter:
             "database": health.database,
             "scheduler": health.scheduler,
             "why": health.why,
-            "details": dict(health.details),
         }
         return answer(body, 200 if well else 503)
 

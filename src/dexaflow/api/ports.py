@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -34,10 +34,9 @@ class Health:
     database: bool
     scheduler: bool  # this process leads and its loops run
     scheduler_heartbeat: datetime | None = None  # aware
-    loader: bool | None = None  # None: this process loads no DAGs
+    loader: bool | None = None  # it follows the DAG folders; None: this process loads no DAGs
     loader_heartbeat: datetime | None = None
     why: str = ""
-    details: Mapping[str, str] = field(default_factory=dict)  # more for an operator; shown as it is
 
 
 class Commands(Protocol):

@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
+from dexaflow.base.clock import Clock
 from dexaflow.base.errors import DagError
 from dexaflow.loading.loader import LOAD_SECONDS, LoadTimeoutError, NotLoadedError, load_file
 from dexaflow.loading.versions import Changed, read_file, snapshot
@@ -83,12 +85,15 @@ class DagFolders:
         folders: Mapping[str, Path],
         versions_dir: Path,
         *,
+        clock: Clock,
         interval: float = 1.0,
         timeout: float = LOAD_SECONDS,
         parallel: int = PARALLEL_LOADS,
         again: float = AGAIN_SECONDS,
     ) -> None:
         self.ready = asyncio.Event()  # every file that the first look found is published
+        self.looked_at: tuple[float, datetime] | None = None  # when the folders were last read, on both clocks
+        self._clock = clock
         self._folders = dict(folders)
         self._versions_dir = versions_dir
         self._timeout = timeout
@@ -121,6 +126,7 @@ class DagFolders:
             for key in sorted(key for key in self._published if key[0] not in self._folders):
                 await self._remove(publish, key)
             async for look in self._watcher.looks():
+                self.looked_at = self._clock.monotonic(), self._clock.now()
                 await self._take_in(publish, look.changes)
                 for tenant_id, problems in look.problems.items():
                     await self._publish_problems(publish, tenant_id, problems)

@@ -28,9 +28,9 @@ class HealthOf:
 
     def read(self) -> Health:
         """Return how this process is."""
-        passed = self._scheduler.passed_at
-        scheduling = passed is not None and self._clock.monotonic() - passed[0] < READY_AFTER_SECONDS
-        writing = self._clock.monotonic() - self._written_at < READY_AFTER_SECONDS
+        passed, looked = self._scheduler.passed_at, self._folders.looked_at
+        scheduling = passed is not None and self._lately(passed[0])
+        writing = self._lately(self._written_at)
         loaded = self._folders.ready.is_set()
         why = ""
         if not writing:
@@ -41,5 +41,10 @@ class HealthOf:
             why = "DAG files are being loaded"
         return Health(
             live=True, ready=writing and scheduling and loaded, database=writing, scheduler=scheduling,
-            scheduler_heartbeat=None if passed is None else passed[1], loader=loaded, why=why,
+            scheduler_heartbeat=None if passed is None else passed[1],
+            loader=loaded and looked is not None and self._lately(looked[0]),
+            loader_heartbeat=None if looked is None else looked[1], why=why,
         )  # fmt: skip
+
+    def _lately(self, moment: float) -> bool:
+        return self._clock.monotonic() - moment < READY_AFTER_SECONDS

@@ -159,7 +159,7 @@ async def _run(
     commands = ServerCommands(store, gate, dispatcher, scheduler, watch, clock=clock)
     tenants = config.tenant_folders(options.dags)
     publisher = Publisher(store, lambda: policy, scheduler.wake, tenants=tenants)
-    folders = DagFolders(tenants, folder.versions, timeout=config.loading.timeout)
+    folders = DagFolders(tenants, folder.versions, clock=clock, timeout=config.loading.timeout)
 
     metrics.read_breakers(lambda: {s.name: s.state is not BreakerState.CLOSED for s in gate.status()})
     metrics.read_holds(lambda: hold_counts(dispatcher.held(), clock.now()))
