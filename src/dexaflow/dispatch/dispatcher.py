@@ -26,8 +26,8 @@ from dexaflow.observe.logs import attempt_fields
 from dexaflow.observe.troubles import Troubles
 from dexaflow.store import admitting, people
 from dexaflow.store.bridge import Store
-from dexaflow.store.running import RetryRule
 from dexaflow.store.transaction import Tx, from_iso
+from dexaflow.store.tries import RetryRule
 
 __all__ = ["MAX_RECHECKS", "Dispatcher", "HeldEntry", "HoldCount", "hold_counts"]
 

@@ -23,8 +23,8 @@ from dexaflow.policy.policy import Policy
 from dexaflow.store.admitting import Launching, launch, placement_document, record, refuse, reject
 from dexaflow.store.bridge import Store
 from dexaflow.store.reporting import start_failed
-from dexaflow.store.running import RetryRule
 from dexaflow.store.transaction import Tx
+from dexaflow.store.tries import RetryRule
 from dexaflow.tokens.launch import Launched
 from dexaflow.tokens.mint import Minter
 

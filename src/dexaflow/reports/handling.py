@@ -14,7 +14,7 @@ from dexaflow.reports.logs import LogFiles
 from dexaflow.reports.watch import Watch
 from dexaflow.store import reporting
 from dexaflow.store.bridge import Store
-from dexaflow.store.running import RetryRule
+from dexaflow.store.tries import RetryRule
 
 __all__ = ["AgentReports"]
 

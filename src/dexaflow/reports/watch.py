@@ -18,7 +18,7 @@ from dexaflow.observe.troubles import Troubles
 from dexaflow.store import reporting
 from dexaflow.store.bridge import Store
 from dexaflow.store.people import ToKill
-from dexaflow.store.running import RetryRule
+from dexaflow.store.tries import RetryRule
 
 __all__ = ["LAUNCH_SECONDS", "Watch"]
 

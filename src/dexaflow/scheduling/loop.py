@@ -18,7 +18,7 @@ from dexaflow.model.states import Event, RunState, State
 from dexaflow.observe.troubles import Troubles
 from dexaflow.scheduling.progress import advance, reasons
 from dexaflow.scheduling.timetable import ScheduledRun, Timetable
-from dexaflow.store import people, registering, running, slots
+from dexaflow.store import people, registering, running, slots, tries
 from dexaflow.store.bridge import Store
 from dexaflow.store.transaction import Tx, from_iso
 
@@ -80,7 +80,7 @@ def one_pass(tx: Tx, parallelism: int) -> Pass:
             timed_out.append(people.cancel_run(tx, run_id, "dagrun_timeout passed"))
         except UsageError:  # it ended in this very transaction
             continue
-    more |= running.retry_due_attempts(tx) > 0
+    more |= tries.retry_due_attempts(tx) > 0
     advanced = running.advance_runs(tx, _advance, ADVANCED_AT_ONCE)
     more |= advanced.looked_at >= ADVANCED_AT_ONCE or advanced.ended > 0
     queued = slots.take_slots(tx, parallelism)

@@ -15,9 +15,9 @@ from dexaflow.model.attempt import Attempt
 from dexaflow.model.execution import Execution, Resources
 from dexaflow.model.states import Event, State
 from dexaflow.policy.checked import Rejection, Setting
-from dexaflow.store.running import RetryRule, attempt_of
 from dexaflow.store.slots import slots_taken
 from dexaflow.store.transaction import Row, Tx, move
+from dexaflow.store.tries import RetryRule, attempt_of
 
 __all__ = [
     "HeldNow",

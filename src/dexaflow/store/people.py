@@ -9,8 +9,9 @@ from dexaflow.base.steps import Step, reached
 from dexaflow.model.clearing import tasks_to_clear
 from dexaflow.model.states import RUN_ENDED, Event, RunState, State
 from dexaflow.store.registering import spec_of
-from dexaflow.store.running import end_run, new_try
+from dexaflow.store.running import end_run
 from dexaflow.store.transaction import Tx, move
+from dexaflow.store.tries import new_try
 
 __all__ = [
     "ToKill",

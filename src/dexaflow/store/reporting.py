@@ -10,8 +10,8 @@ from dexaflow.base.steps import Step, reached
 from dexaflow.model.dags import TaskSpec
 from dexaflow.model.states import ENDED, Event, State
 from dexaflow.store.registering import spec_of, version_row
-from dexaflow.store.running import RetryRule, new_try
 from dexaflow.store.transaction import Row, Tx, from_iso, move
+from dexaflow.store.tries import RetryRule, new_try
 
 __all__ = [
     "Beat",

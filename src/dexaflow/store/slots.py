@@ -8,8 +8,8 @@ from dexaflow.model.attempt import Attempt
 from dexaflow.model.dags import DagSpec
 from dexaflow.model.states import Event, State
 from dexaflow.store.registering import spec_if_readable
-from dexaflow.store.running import attempt_of
 from dexaflow.store.transaction import Row, Tx, move
+from dexaflow.store.tries import attempt_of
 
 __all__ = ["Slots", "slots_taken", "take_slots"]
 

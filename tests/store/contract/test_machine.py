@@ -24,7 +24,7 @@ from dexaflow.model.attempt import Attempt
 from dexaflow.model.states import ENDED, HOLDS_SLOTS, State
 from dexaflow.scheduling.retries import seconds_to_retry
 from dexaflow.store import admitting, leading, people, reporting, slots
-from dexaflow.store.running import attempt_of
+from dexaflow.store.tries import attempt_of
 from tests.store.world import ENGINES, World, a_task, opened
 
 PARALLELISM = 4
