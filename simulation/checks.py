@@ -550,7 +550,7 @@ class Checks:
         self.pass_time()
         attempt = admitted.attempt
         tried = attempt.run_id, attempt.task_id, attempt.try_number
-        start = Start(self.record.next(), self.record.now(), plane, attempt_id, launch_id, tried)
+        start = Start(self.record.next(), self.record.now(), plane, attempt_id, launch_id, tried, attempt.tenant_id)
         if launch_id in self.record.minted:
             self._by_itself.fail(f"two tokens for one launch of {shown_try(tried)}")
         self.record.minted[launch_id] = start

@@ -289,7 +289,10 @@ class SimulatedExecutor:
         machine = self._machine
         attempt = launch.admitted.attempt
         tried = attempt.run_id, attempt.task_id, attempt.try_number
-        start = Start(machine.record.next(), machine.record.now(), self._plane, attempt.id, launch.launch_id, tried)
+        start = Start(
+            machine.record.next(), machine.record.now(), self._plane, attempt.id, launch.launch_id, tried,
+            attempt.tenant_id,
+        )  # fmt: skip
         machine.record.starts.append(start)
         machine.checks.started(start, launch)
         unlucky = not machine.calm and machine.chance.random() < machine.unlucky_starts

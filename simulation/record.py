@@ -51,6 +51,7 @@ class Start:
     attempt_id: str
     launch_id: str
     tried: Try
+    tenant_id: str
 
 
 @dataclass(slots=True, eq=False)

@@ -1,6 +1,7 @@
 """How the pace of asking again is shared between tenants."""
 
 from collections import Counter
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from simulation.check import Check
@@ -76,14 +77,17 @@ class TenantsShareThePace(Check):
         """Count those too that may be, or were until just now.
 
         Whoever was cancelled meanwhile has its place until its question has ended, and whoever was admitted until it
-        is started.
+        is started, also when it is cancelled before that.
         """
-        every = self.all
+        every, now = self.all, self.all.record.now()
         tried = {q.tried: q.request.tenant_id for q in every.open_questions()}
         for row in every.now.rows.values():
-            lately = _TO_START if row.state == "launching" else _AT_REST
-            if every.last_done(row) > every.record.now() - lately:
+            if every.last_done(row) > now - _AT_REST:
                 tried[row.tried] = row.tenant_id
+        forked = {process.launch_id for process in every.record.processes}
+        for start in takewhile(lambda start: start.at > now - _TO_START, reversed(every.record.starts)):
+            if start.plane == every.leading and start.launch_id not in forked:
+                tried[start.tried] = start.tenant_id
         return Counter(tried.values())
 
     def may_be_full(self, tenant_id: str) -> bool:
