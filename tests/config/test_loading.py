@@ -517,6 +517,20 @@ def test_no_problem_of_the_environment_quotes_a_secret(problems: Problems) -> No
     assert SECRET not in "\n".join(map(str, found))
 
 
+@pytest.mark.parametrize("between", [": ", ":", " ", "\t", ".", "\n", "\N{NO-BREAK SPACE}", "\N{FULLWIDTH COLON}"])
+@pytest.mark.parametrize(
+    "key", ["DEXAFLOW_EXECUTION__ADMISSION__WEBHOOK__TOKEN", "DEXAFLOW_ADMISSION__TOKEN", "DEXAFLOW_PARALLELISM"]
+)
+def test_a_value_that_stands_in_the_name_of_a_variable_is_a_problem_and_is_not_quoted(
+    problems: Problems, key: str, between: str
+) -> None:
+    """`NAME: value` in a file of variables is a name up to the "=" at the end of a token in base64."""
+    (found,) = problems("", **{f"{key}{between}{SECRET}": "="})
+
+    assert (found.key, found.fix) == (f"{key}...", "write NAME=value, the name in letters, digits and _")
+    assert SECRET not in str(found)
+
+
 URL = "execution: {admission: {webhook: {url: 'https://host/admit', %s}}}"
 
 

@@ -4,12 +4,12 @@
 (Kubernetes sets some for a Service called dexaflow): they are left alone unless they are a key's name nearly spelt.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dexaflow.base.errors import ConfigError
 from dexaflow.base.nearness import nearest
-from dexaflow.base.text import shown
 from dexaflow.config.schema import Key
 from dexaflow.config.yaml_source import Node, Scalar, ScalarType, read_yaml, scalar
 
@@ -17,6 +17,7 @@ __all__ = ["PREFIX", "FromEnvironment", "read_environment", "variable"]
 
 PREFIX = "DEXAFLOW_"
 NOT_OURS = frozenset({"DEXAFLOW_URL", "DEXAFLOW_TOKEN"})
+_NO_NAME = re.compile("[^A-Za-z0-9_]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +77,14 @@ def _node(text: str, key: Key, name: str) -> tuple[Node | None, list[ConfigError
 
 def _stranger(name: str, known: Mapping[str, str]) -> list[ConfigError]:
     """Return the problem with a variable that is no key's, unless it is nobody's business."""
+    named = _NO_NAME.split(name, maxsplit=1)[0]
+    if named != name:  # `NAME: value` has its value in the name, up to the first "=": it may be a secret
+        fix = "write NAME=value, the name in letters, digits and _"
+        return [ConfigError(f"{named}...", "is no name of a variable", fix)] if "__" in name or named in known else []
     for prefix in (f"{key_variable}__" for key_variable in known):
         if name.startswith(prefix):
             whole = prefix.removesuffix("__")
-            return [ConfigError(shown(name), "names a part of a value", f"set {whole} to all of it, as YAML or JSON")]
+            return [ConfigError(name, "names a part of a value", f"set {whole} to all of it, as YAML or JSON")]
     if "__" in name:
         near = _nearest(name, known)
     elif name.endswith("_PORT"):
@@ -91,7 +96,7 @@ def _stranger(name: str, known: Mapping[str, str]) -> list[ConfigError]:
     if "__" not in name and not near:
         return []
     fix = f"did you mean {near[0]}?" if near else "unset it; `dexaflow config reference` lists the variables"
-    return [ConfigError(shown(name), "is no key of the configuration", fix)]
+    return [ConfigError(name, "is no key of the configuration", fix)]
 
 
 def _nearest(name: str, known: Iterable[str]) -> list[str]:
