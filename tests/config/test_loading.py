@@ -323,6 +323,13 @@ def test_a_value_that_cannot_be_used_says_what_is_wrong_and_what_to_write(
         ),
         ("execution: {<<: {a: 1}}", "execution.<<", "write the keys out"),
         ("'': 1", "", ""),
+        ("logging: {format:json}", "logging.format...", "write a space after `format:`"),
+        ("execution: {admission: {webhook: {url:https://a.b/c}}}", "webhook.url...", "write a space after `url:`"),
+        (
+            "execution: {admission: {time out: 1s}}",
+            "execution.admission.time...",
+            "did you mean execution.admission.timeout?",
+        ),
     ],
 )
 def test_an_unknown_key_is_a_problem_that_names_the_nearest(problems: Problems, text: str, key: str, fix: str) -> None:
@@ -515,6 +522,19 @@ def test_no_problem_of_the_environment_quotes_a_secret(problems: Problems) -> No
 
     assert len(found) == 3
     assert SECRET not in "\n".join(map(str, found))
+
+
+@pytest.mark.parametrize("between", [":", ": ", "=", " ", "|", "/", "@"])
+@pytest.mark.parametrize("behind", ["", ": 1", ": {a: 1}"])
+@pytest.mark.parametrize("word", ["token", "token_file", "url", "x"])
+def test_a_value_that_stands_in_a_key_is_not_quoted(problems: Problems, word: str, between: str, behind: str) -> None:
+    """`{token:secret}`, without the space, is one key to YAML."""
+    for key in (f"{word}{between}{SECRET}", f"{word}{between}{SECRET}.{SECRET}"):
+        for text in (f'webhook: {{"{key}"{behind}}}', f'webhook: {{"{key}"{behind}, "{key}": 2}}', f'"{key}"{behind}'):
+            found = problems(f"execution: {{admission: {{{text}}}}}")
+
+            assert "unknown key" in {problem.problem for problem in found}
+            assert SECRET not in "\n".join(map(str, found))
 
 
 @pytest.mark.parametrize("between", [": ", ":", " ", "\t", ".", "\n", "\N{NO-BREAK SPACE}", "\N{FULLWIDTH COLON}"])

@@ -10,12 +10,21 @@ from typing import Any
 
 from dexaflow.base.errors import ConfigError, ConfigErrors
 from dexaflow.base.nearness import nearest
-from dexaflow.base.text import shortened, shown
+from dexaflow.base.text import shown
 from dexaflow.config.checks import WEBHOOK, check_together
 from dexaflow.config.environment import read_environment
 from dexaflow.config.schema import Config, Key
 from dexaflow.config.values import Unfit
-from dexaflow.config.yaml_source import MAX_BYTES, Listing, Node, Scalar, ScalarType, Section, read_yaml
+from dexaflow.config.yaml_source import (
+    MAX_BYTES,
+    Listing,
+    Node,
+    Scalar,
+    ScalarType,
+    Section,
+    quotable_key,
+    read_yaml,
+)
 from dexaflow.hooks.finding import names_a_hook
 
 __all__ = ["CheckHooks", "all_keys", "load_config"]
@@ -156,13 +165,15 @@ def _flatten(
     """Put what the file sets into `given`, by key."""
     for name, node in section.entries.items():
         key = f"{prefix}{name}"
-        if "." in name:  # never a name of ours, and `a.b:` beside `a: {b: }` would be one key given twice
+        if (
+            "." in name.partition(":")[0]
+        ):  # never a name of ours, and `a.b:` beside `a: {b: }` would be one key given twice
             fix = f"write it as {_nested(key)}" if key in keys or key in sections else "write one name a level"
-            problems.append(ConfigError(_shown_key(key), "unknown key", fix))
+            problems.append(ConfigError(quotable_key(key), "unknown key", fix))
         elif key in keys:
             given[key] = node, ""
         elif key not in sections:
-            problems.append(ConfigError(_shown_key(key), "unknown key", _nearest(key, prefix, keys, sections)))
+            problems.append(ConfigError(quotable_key(key), "unknown key", _nearest(key, prefix, keys, sections)))
         elif isinstance(node, Section):
             _flatten(node, f"{key}.", keys, sections, given, problems)
         elif not (isinstance(node, Scalar) and node.type is ScalarType.NULL):
@@ -181,7 +192,9 @@ def _nearest(key: str, prefix: str, keys: Mapping[str, Key], sections: frozenset
     if key == f"{prefix}<<":
         return "merge keys are not read, write the keys out"
     here = _children(prefix, keys, sections)
-    name = key.removeprefix(prefix)
+    name, colon, _ = key.removeprefix(prefix).partition(":")
+    if colon and name in here:
+        return f"write a space after `{name}:`"
     near = nearest(name, sorted(here))
     if near:
         return f"did you mean {prefix}{near}?"
@@ -200,10 +213,6 @@ def _nested(key: str) -> str:
 
 def _children(prefix: str, keys: Mapping[str, Key], sections: frozenset[str]) -> set[str]:
     return {key.removeprefix(prefix).partition(".")[0] for key in (*keys, *sections) if key.startswith(prefix)}
-
-
-def _shown_key(key: str) -> str:
-    return shortened(key) or "''"
 
 
 def _value(key: Key, node: Node, base_dir: Path) -> Any:  # Any: the key's own type; None for null

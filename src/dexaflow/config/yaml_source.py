@@ -5,6 +5,7 @@ names (so that a bomb of anchors stays as small as its text), and size and depth
 ``0.5`` stays ``0.5`` for a quantity, and a message quotes what stands in the file.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,12 +16,13 @@ import yaml
 from dexaflow.base.errors import ConfigError
 from dexaflow.base.text import shortened
 
-__all__ = ["MAX_BYTES", "Listing", "Node", "Scalar", "ScalarType", "Section", "read_yaml", "scalar"]
+__all__ = ["MAX_BYTES", "Listing", "Node", "Scalar", "ScalarType", "Section", "quotable_key", "read_yaml", "scalar"]
 
 MAX_BYTES = 262_144  # a configuration is a few kilobytes; more is a wrong file
 MAX_DEPTH = 16  # the schema is 4 deep
 
 _TAG = "tag:yaml.org,2002:"
+_BEHIND = re.compile(r"[\s:=|/@,;]")  # what ends a key's word
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # Any: the C loader has no type of its own
 _RESOLVER: Any = yaml.SafeLoader("")  # Any: the stubs leave its methods untyped
 
@@ -180,7 +182,7 @@ class _Reading:
             value = self._node(next(events), events, full, depth + 1)
             if key in entries:
                 problem = f"given twice, on lines {lines[key]} and {line}"
-                self.problems.append(ConfigError(shortened(full), problem, "keep one of them"))
+                self.problems.append(ConfigError(quotable_key(full), problem, "keep one of them"))
                 continue
             entries[key], lines[key] = value, line
         return Section(entries)
@@ -199,6 +201,15 @@ class _Reading:
     def _plain_tag(self, event: Any, expected: str) -> None:
         if event.tag not in (None, "!", _TAG + expected):
             raise self._stop(event, "tags are not read here", "write the plain value")
+
+
+def quotable_key(key: str) -> str:
+    """Return what a message may quote of a key, on one line.
+
+    To YAML `{token:secret}`, without a space, is one key. What stands behind its word may be a secret (R2.3).
+    """
+    word = _BEHIND.split(key, maxsplit=1)[0]
+    return shortened(key if word == key else f"{word}...") or "''"
 
 
 def _line(event: Any) -> int:  # Any: the stubs allow an event without a place, which a parser's never is
