@@ -293,6 +293,26 @@ def test_a_variable_that_is_a_result_obeys_the_rules_of_names(etl: DAG, name: st
         bash("b", "true", env={name: extract()})
 
 
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ("PASSWORD=hunter2", "env must be a mapping of text to text, got text"),
+        ({"PASSWORD": b"hunter2"}, r"env\['PASSWORD'\]: the value must be text, got bytes; put it in quotes"),
+        ({"PASSWORD": 734892}, r"env\['PASSWORD'\]: the value must be text, got int; put it in quotes"),
+        ({"PASSWORD": None}, r"env\['PASSWORD'\]: the value must be text, got None; put it in quotes"),
+        ({"PASSWORD": "hunter2\ud800"}, r"env\['PASSWORD'\]: holds a lone surrogate: text"),
+        ({"PASSWORD": "hunter2\0"}, r"env\['PASSWORD'\]: holds a NUL character"),
+        ({"PASSWORD=hunter2": ""}, r"env\['PASSWORD'\]: a name has 1 to \d+ characters and no '='"),
+    ],
+)
+def test_what_is_wrong_with_an_environment_is_said_without_its_values(etl: DAG, env: Any, said: str) -> None:
+    """Whoever reads a DAG's errors need not know its passwords."""
+    for make in (lambda: bash("b", "true", env=env), lambda: DAG("other", env=env)):
+        with pytest.raises(AuthoringError, match=said) as caught:
+            make()
+        assert not any(secret in str(caught.value) for secret in ("hunter2", "734892"))
+
+
 def test_a_python_task_gets_results_as_arguments_only(etl: DAG) -> None:
     with pytest.raises(AuthoringError, match="pass its result as an argument instead"):
         task(env={"A": extract()})

@@ -6,7 +6,7 @@ name ("must be a whole number from 0, got '3'"). Whoever calls knows the place a
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from types import MappingProxyType
@@ -111,6 +111,13 @@ def shown(value: object) -> str:
     return quoted(str.__str__(value)) if isinstance(value, str) else f"{type(value).__name__} {_short(value)}".rstrip()
 
 
+def _kind(value: object) -> str:
+    return "None" if value is None else "text" if isinstance(value, str) else type(value).__name__
+
+
+Show = Callable[[object], str]
+
+
 def joined(name: str, error: RuleError) -> str:
     """Return what is wrong with the value called `name`; what is wrong inside it names the place with a dot or [."""
     said = str(error)
@@ -162,46 +169,49 @@ def flag(value: object) -> bool:
     return value
 
 
-def text(value: object, *, least: int = 0, most: int = MAX_TEXT_BYTES, one_line: bool = False) -> str:
+def text(
+    value: object, *, least: int = 0, most: int = MAX_TEXT_BYTES, one_line: bool = False, show: Show = shown
+) -> str:
     """Text that can be stored and sent: valid Unicode without NUL; `one_line` forbids control characters too."""
     if not isinstance(value, str):
-        raise RuleError(f"must be text, got {shown(value)}")
+        raise RuleError(f"must be text, got {show(value)}")
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        raise RuleError(f"holds a lone surrogate: {shown(value)}") from None
+        raise RuleError(f"holds a lone surrogate: {show(value)}") from None
     if not least <= size <= most:
         raise RuleError(f"must have {least} to {most} bytes of UTF-8, has {size}")
     if "\0" in value:
         raise RuleError("holds a NUL character")
     if one_line and any(ord(c) < 32 or 127 <= ord(c) < 160 for c in value):
-        raise RuleError(f"holds a control character: {shown(value)}")
+        raise RuleError(f"holds a control character: {show(value)}")
     return str(value)
 
 
-def text_map(value: object, *, values_of: str = "value") -> Mapping[str, str]:
-    """A mapping of text to text, read-only."""
+def text_map(value: object, *, values_of: str = "value", show: Show = shown) -> Mapping[str, str]:
+    """A mapping of text to text, read-only. `show`: how messages show values."""
     if not isinstance(value, Mapping):
-        raise RuleError(f"must be a mapping of text to text, got {shown(value)}")
+        raise RuleError(f"must be a mapping of text to text, got {show(value)}")
     result: dict[str, str] = {}
     for key, item in value.items():
         if not isinstance(key, str):
             raise RuleError(f"has a key that is not text: {shown(key)}")
         if not isinstance(item, str):
-            raise RuleError(f"[{shown(key)}]: the {values_of} must be text, got {shown(item)}; put it in quotes")
+            raise RuleError(f"[{shown(key)}]: the {values_of} must be text, got {show(item)}; put it in quotes")
         try:
-            result[text(key)] = text(item)
+            result[text(key)] = text(item, show=show)
         except RuleError as error:
             raise RuleError(f"[{shown(key)}]: {error}") from None
     return MappingProxyType(result)
 
 
 def environment(value: object) -> Mapping[str, str]:
-    """Environment variables. Names under ``DEXAFLOW_`` are ours and refused."""
-    result = text_map(value)
+    """Environment variables. Names under ``DEXAFLOW_`` are ours and refused. No value is quoted: it may be a secret."""
+    result = text_map(value, show=_kind)
     for name in result:
         if not name or "=" in name or len(name) > MAX_NAME_LENGTH:
-            raise RuleError(f"[{shown(name)}]: a name has 1 to {MAX_NAME_LENGTH} characters and no '='")
+            word = name.partition("=")[0]
+            raise RuleError(f"[{shown(word)}]: a name has 1 to {MAX_NAME_LENGTH} characters and no '='")
         if name.upper().startswith("DEXAFLOW_"):
             raise RuleError(f"[{shown(name)}]: names under DEXAFLOW_ are set by Dexaflow; choose another")
     return result
