@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
@@ -94,7 +94,7 @@ def ask(asked: Asked, tag: str, operation: Any, mode: GenerationMode, url: str, 
 
     @settings(
         max_examples=examples, deadline=None, database=None, phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=list(HealthCheck), verbosity=Verbosity.quiet,
     )  # fmt: skip
     @given(case=operation.as_strategy(generation_mode=mode))
     def one(case: Any) -> None:
