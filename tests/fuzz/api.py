@@ -34,6 +34,9 @@ CHECKS = (
     negative_data_rejection,
 )
 
+# Which names a path may hold is our word, not the document's: another one may have been made by an earlier request.
+_ONE_OF_OURS = "in path - violates `enum`"
+
 
 @dataclass(slots=True)
 class Asked:
@@ -104,6 +107,8 @@ def ask(asked: Asked, tag: str, operation: Any, mode: GenerationMode, url: str, 
             case.validate_response(answer, checks=list(CHECKS))
         except BaseExceptionGroup as failures:
             for failure in failures.exceptions:
+                if _ONE_OF_OURS in str(failure):
+                    continue
                 said = f"{tag}: {failure}\n{case.method} {answer.request.url} {case.body!r}\n{answer.text[:300]}"
                 asked.findings.setdefault((label, type(failure).__name__), said[:3000])
 
