@@ -449,6 +449,15 @@ def test_a_bomb_of_anchors_stays_small(problems: Problems) -> None:
     assert len(problems("\n".join(lines))) == 60  # each an unknown key
 
 
+@pytest.mark.parametrize("wide", [2, 20_000])
+def test_a_bomb_of_anchors_stays_small_where_it_is_a_value_that_cannot_be_used(problems: Problems, wide: int) -> None:
+    lines = [f"image_allowlist: &a0 [{', '.join(['a@b'] * wide)}]"]
+    lines += [f"x{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 60)]
+    lines += [f"tenants: {{{', '.join(f't{n}: *a59' for n in range(9))}}}", "parallelism: *a59"]
+
+    assert {problem.key for problem in problems("\n".join(lines))} > {"image_allowlist", "tenants", "parallelism"}
+
+
 def test_anchors_can_be_used(load: Load) -> None:
     config = load("execution_allowlist: {service_accounts: &names [a], priority_classes: *names}")
 
@@ -511,6 +520,58 @@ def test_no_problem_quotes_a_secret(problems: Problems, text: str) -> None:
 
     assert found
     assert SECRET not in "\n".join(map(str, found))
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        f"https://user:{SECRET}@host/etl",
+        f"user:{SECRET}@host/etl",
+        f"{SECRET}@host/etl",
+        f"//user:{SECRET}@host/etl",
+        f"https:user:{SECRET}@host",
+        f"https:\\\\user:{SECRET}@host",
+        f"https://user:a; {SECRET}@host",
+        f"https://user:@{SECRET}@host:5000/etl@sha256:abc",
+        f"user:{SECRET}{'x' * 100}@host",
+        f"https://host/etl?token={SECRET}",
+    ],
+)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "execution: {defaults: {image: %s}}",
+        "execution: {defaults: {service_account: %s}}",
+        "execution: {defaults: {resources: {requests: {cpu: %s}}}}",
+        "execution: {defaults: {resources: {%s: {cpu: 1}}}}",
+        "execution: {defaults: {resources: {requests: {%s: 1}}}}",
+        "execution: {admission: {hooks: [%s, '']}}",
+        "execution: {admission: {timeout: %s}}",
+        "execution: {admission: {webhook: {url: 'https://host/', ca_file: %s}}}",
+        "execution_allowlist: {fields: [%s]}",
+        "image_allowlist: [%s, '']",
+        "tenants: {acme: %s}",
+        "tenants: {%s: .}",
+        "server: {host: %s}",
+        "parallelism: %s",
+        "%s: 1",
+    ],
+)
+def test_no_problem_quotes_what_a_url_holds_before_its_at_or_in_its_query(
+    problems: Problems, text: str, written: str
+) -> None:
+    """Whether or not it has a scheme; a message quotes a value whole, in parts, or cut off (R2.4)."""
+    found = problems(text % f'"{written}"')
+
+    assert found
+    assert SECRET not in "\n".join(map(str, found))
+
+
+def test_a_digest_that_is_none_is_quoted(problems: Problems) -> None:
+    """What stands before its `@` is an image."""
+    (found,) = problems("execution: {defaults: {image: 'host:5000/etl:1@sha256:abc'}}")
+
+    assert "'host:5000/etl:1@sha256:abc'" in found.problem
 
 
 def test_no_problem_of_the_environment_quotes_a_secret(problems: Problems) -> None:
@@ -607,6 +668,26 @@ def test_a_bundle_that_cannot_be_used_is_a_clear_error(
 
     assert found.key == "execution.admission.webhook.ca_file"
     assert said in found.problem
+
+
+@pytest.mark.parametrize("written", [SECRET, f"'734892{SECRET}'", f"a/{SECRET}", "734892", "'" + 400 * "734892" + "'"])
+def test_a_secret_in_the_place_of_the_bundle_is_not_quoted(problems: Problems, written: str) -> None:
+    """People who mix up the two files mix up their content too (R2.3)."""
+    (found,) = problems(URL % f"ca_file: {written}")
+
+    assert found.key == "execution.admission.webhook.ca_file"
+    assert SECRET not in str(found)
+    assert "734892" not in str(found)
+
+
+def test_a_bundle_that_is_not_there_is_missed_in_the_folder_where_it_was_looked_for(
+    problems: Problems, tmp_path: Path
+) -> None:
+    (tmp_path / "tls").mkdir()
+
+    (found,) = problems(URL % "ca_file: tls/ca.crt")
+
+    assert found.problem == f"names a file that does not exist in '{tmp_path / 'tls'}'"
 
 
 def test_a_token_without_an_endpoint_is_a_problem(problems: Problems, files: Path) -> None:

@@ -1,5 +1,6 @@
 """What no value can be judged by alone: keys that need each other, and the files behind the webhook's."""
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -81,12 +82,19 @@ def _content(path: Path, max_bytes: int) -> bytes | str:
 def _ca_problem(path: Path) -> tuple[str, str] | None:
     content = _content(path, MAX_BUNDLE_BYTES)
     if isinstance(content, str):
-        return f"{quoted(str(path))} {content}", "write the path of a readable PEM file"
+        return _named(path, content), "write the path of a readable PEM file"
     try:
         client_context(content)
     except TrustError as error:
         return f"{quoted(str(path))}: {error}", "name a file of PEM certificates"
     return None
+
+
+def _named(path: Path, problem: str) -> str:
+    """Return what is wrong with a file, and which one, as far as that is a path: people mix up paths and secrets."""
+    if os.path.lexists(path):
+        return f"{quoted(str(path))} {problem}"
+    return f"{problem} in {quoted(str(path.parent))}" if path.parent.is_dir() else problem
 
 
 def _token_problem(path: Path) -> tuple[str, str] | None:

@@ -23,6 +23,7 @@ from dexaflow.config.yaml_source import (
     ScalarType,
     Section,
     quotable_key,
+    quotable_node,
     read_yaml,
 )
 from dexaflow.hooks.finding import names_a_hook
@@ -71,7 +72,8 @@ def load_config(
             value = _value(keys[key], node, base_dir)
         except Unfit as unfit:
             source = f" (from {variable})" if variable else ""
-            problems += [ConfigError(key, f"{problem}{source}", fix) for problem, fix in unfit.faults]
+            faults = _without_secrets(unfit, keys[key], node, base_dir).faults
+            problems += [ConfigError(key, f"{problem}{source}", fix) for problem, fix in faults]
             broken.add(key)
         else:
             if value is not None:
@@ -94,14 +96,29 @@ def _well_named(given: tuple[Node, str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for text in texts if names_a_hook(text)))
 
 
+def _without_secrets(unfit: Unfit, key: Key, node: Node, base_dir: Path) -> Unfit:
+    """Return `unfit` as it is said of `node` without the secrets of the URLs in it.
+
+    Messages quote a value whole, in part, and cut off: what is to be kept out of them must not be in it (R2.4).
+    """
+    quotable = quotable_node(node)
+    if quotable is node:
+        return unfit
+    try:
+        _value(key, quotable, base_dir)
+    except Unfit as of_the_rest:
+        return of_the_rest
+    return Unfit(("it holds user info, or the query of a URL", "take that out"))
+
+
 # From a URL's slashes to the `@` that ends its user info, or to where quoting has cut it off.
 _USER_INFO = re.compile(r"(?<=:)(/+).*(?:@|\.\.\.)", re.DOTALL)
 
 
 def _without_user_info(problem: ConfigError) -> ConfigError:
-    """Return `problem` with the user info of a URL left out, wherever a message quotes what stands in the file.
+    """Return `problem` with the user info of a URL left out, wherever a message quotes what is no value of a key.
 
-    Each key quotes what it was given; a URL with a password may stand at any of them, as a key even (R2.4).
+    That is the file's own name, or what the module of a hook raised (R2.4).
     """
     key, what = (_USER_INFO.sub(r"\1...@", text) for text in (problem.key, problem.problem))
     return ConfigError(key, what, problem.fix)

@@ -68,7 +68,7 @@ class WebhookConfig:
         default="none: off",
     )
     ca_file: Path | None = _key(
-        path("a PEM file"),
+        path("a PEM file", secret=True),
         None,
         "PEM bundle that signs the endpoint's certificate, used instead of the system's. Read again when it changes.",
         default="the system's trust",

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import is_
 from typing import Any
 
 import yaml
@@ -16,13 +17,27 @@ import yaml
 from dexaflow.base.errors import ConfigError
 from dexaflow.base.text import shortened
 
-__all__ = ["MAX_BYTES", "Listing", "Node", "Scalar", "ScalarType", "Section", "quotable_key", "read_yaml", "scalar"]
+__all__ = [
+    "MAX_BYTES",
+    "Listing",
+    "Node",
+    "Scalar",
+    "ScalarType",
+    "Section",
+    "quotable_key",
+    "quotable_node",
+    "read_yaml",
+    "scalar",
+]
 
 MAX_BYTES = 262_144  # a configuration is a few kilobytes; more is a wrong file
 MAX_DEPTH = 16  # the schema is 4 deep
+_QUOTED_DEEP = 3  # nothing further inside a value is quoted
 
 _TAG = "tag:yaml.org,2002:"
 _BEHIND = re.compile(r"[\s:=|/@,;]")  # what ends a key's word
+# All up to the last `@`, but for a scheme and its slashes. Behind the `@` of an image comes the kind of a digest.
+_USER_INFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:/+)?.+@(?!sha[0-9]+:)", re.DOTALL)
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # Any: the C loader has no type of its own
 _RESOLVER: Any = yaml.SafeLoader("")  # Any: the stubs leave its methods untyped
 
@@ -206,10 +221,51 @@ class _Reading:
 def quotable_key(key: str) -> str:
     """Return what a message may quote of a key, on one line.
 
-    To YAML `{token:secret}`, without a space, is one key. What stands behind its word may be a secret (R2.3).
+    To YAML `{token:secret}`, without a space, is one key. What stands behind its word may be a secret (R2.3), and so
+    may a word before an `@` (R2.4).
     """
     word = _BEHIND.split(key, maxsplit=1)[0]
+    if key.startswith("@", len(word)):
+        word = word[: word.rfind(".") + 1]
     return shortened(key if word == key else f"{word}...") or "''"
+
+
+def quotable_node(node: Node) -> Node:
+    """Return `node` as messages may quote it: without user info (R2.4), and without the query of a URL.
+
+    It is `node` itself where nothing is to be left out.
+    """
+    return _quotable(node, _QUOTED_DEEP, {})
+
+
+def _quotable(node: Node, deep: int, done: dict[tuple[int, int], Node]) -> Node:
+    """Return `node` as messages may quote it. An alias is the very node it names: each is looked at once (`done`)."""
+    found = done.get((id(node), deep))
+    if found is None:
+        found = done[id(node), deep] = _made_quotable(node, deep, done)
+    return found
+
+
+def _made_quotable(node: Node, deep: int, done: dict[tuple[int, int], Node]) -> Node:
+    if isinstance(node, Scalar):
+        text = _quotable_text(node.text)
+        return node if text == node.text else Scalar(text, node.type)
+    if not deep:
+        return node
+    if isinstance(node, Listing):
+        items = tuple(_quotable(item, deep - 1, done) for item in node.items)
+        return node if all(map(is_, items, node.items)) else Listing(items)
+    entries = {_quotable_text(key): _quotable(value, deep - 1, done) for key, value in node.entries.items()}
+    same = entries.keys() == node.entries.keys() and all(map(is_, entries.values(), node.entries.values()))
+    return node if same else Section(entries)
+
+
+def _quotable_text(text: str) -> str:
+    found = _USER_INFO.match(text)
+    if found:
+        text = f"{found[1] or ''}...{text[found.end() - 1 :]}"
+    before, _, query = text.partition("?")
+    return f"{before}?..." if query and "://" in before else text
 
 
 def _line(event: Any) -> int:  # Any: the stubs allow an event without a place, which a parser's never is
