@@ -142,6 +142,32 @@ def test_a_secret_that_the_endpoint_echoes_is_hidden(endpoint: Endpoint, tmp_pat
     assert "<html>Bearer (hidden)" in ended.stdout
 
 
+@pytest.mark.parametrize("output", ["table", "json"])
+@pytest.mark.parametrize(
+    "raw", ['{"token": "s3cret\\/token+0123456789=="}', '{"Bearer s3cret/token+0123456789==' + 80 * "x" + '": 1}']
+)
+def test_an_echoed_secret_is_hidden_as_json_spells_it_and_where_a_message_cuts_it_off(
+    endpoint: Endpoint, tmp_path: Path, output: str, raw: str
+) -> None:
+    (tmp_path / "token").write_text("s3cret/token+0123456789==" + ("x" * 80 if "xxx" in raw else ""))
+    endpoint.raw = raw.encode()
+
+    ended = ask(tmp_path, "--output", output)
+
+    assert ended.returncode == 1
+    assert "s3cret" not in ended.stdout + ended.stderr
+    assert "(hidden)" in ended.stdout
+
+
+def test_an_echoed_secret_is_hidden_in_a_reason_too(endpoint: Endpoint, tmp_path: Path) -> None:
+    endpoint.decision = hold(f"who is {TOKEN}?")
+
+    _, (exchange,) = ask_json(tmp_path)
+
+    assert exchange["reason"] == "who is (hidden)?"
+    assert TOKEN not in str(exchange)
+
+
 def test_a_hold_without_a_reason_is_shown_so(endpoint: Endpoint, tmp_path: Path) -> None:
     """R4.3."""
     endpoint.decision = hold("")

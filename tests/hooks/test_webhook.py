@@ -197,6 +197,64 @@ async def test_token_is_read_again_when_kubernetes_swaps_it(tmp_path: Path) -> N
             assert bearer(endpoint) == "Bearer fourth"
 
 
+ECHOES = {
+    "a field": '{"TOKEN": 1}',
+    "a field twice": '{"TOKEN": 1, "TOKEN": 2}',
+    "the uid": '{"api_version": "dexaflow.io/admission/v1", "kind": "AdmissionReview", "response": {"uid": "TOKEN"}}',
+    "the kind": '{"api_version": "dexaflow.io/admission/v1", "kind": "Bearer TOKEN"}',
+    "a label": '{"response": {"changes": {"labels": {"TOKEN": 1}}}}',
+    "a label twice": '{"response": {"changes": {"labels": {"TOKEN": "", "TOKEN": ""}}}}',
+}
+
+
+@pytest.mark.parametrize("echo", ECHOES)
+@pytest.mark.parametrize("secret", ["s3cret/token+0==", "s3cret-" * 30, "key=s3cret"], ids=["token", "long", "query"])
+async def test_a_secret_that_the_endpoint_echoes_does_not_get_into_the_log(
+    tmp_path: Path, echo: str, secret: str
+) -> None:
+    """The token, also one that messages cut off (R2.3); and the query of the URL, which may be a key."""
+    (tmp_path / "token").write_text(secret)
+
+    async def script(peer: Peer) -> None:
+        while await peer.question() is not None:
+            peer.send(answer(ECHOES[echo].replace("TOKEN", secret).encode()))
+
+    async with Endpoint(script) as endpoint:
+        url = f"http://127.0.0.1:{endpoint.port}/admit"
+        caller = (
+            WebhookCaller(f"{url}?{secret}", timeout=LONG)
+            if secret.startswith("key=")
+            else WebhookCaller(url, timeout=LONG, token_file=tmp_path / "token")
+        )
+        async with caller:
+            with pytest.raises(HookBroken) as caught:
+                await caller.ask(a_request())
+    assert "(hidden)" in caught.value.cause
+    assert "s3cret" not in caught.value.cause
+
+
+async def test_a_token_that_was_changed_while_it_was_echoed_does_not_get_into_the_log(tmp_path: Path) -> None:
+    token = mounted(tmp_path, b"s3cret-first")
+    asked, changed = asyncio.Event(), asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.question()
+        asked.set()
+        await changed.wait()
+        peer.send(answer(b'{"s3cret-first": 1}'))
+
+    async with Endpoint(script) as endpoint, WebhookCaller(endpoint.url, timeout=LONG, token_file=token) as caller:
+        asking = asyncio.create_task(caller.ask(a_request()))
+        await asked.wait()
+        put_version(tmp_path, b"s3cret-second", "2")
+        while caller._secrets() == frozenset({"s3cret-first", ""}):
+            await asyncio.sleep(0.02)
+        changed.set()
+        with pytest.raises(HookBroken) as caught:
+            await asking
+    assert "'(hidden)' is not a field" in caught.value.cause
+
+
 async def test_connections_made_under_the_old_bundle_are_closed(
     tmp_path: Path, ca: trustme.CA, server_tls: ssl.SSLContext
 ) -> None:

@@ -18,6 +18,7 @@ from dexaflow.cli.output import print_fields, print_text
 from dexaflow.config import Config
 from dexaflow.hooks.files import token_in
 from dexaflow.hooks.finding import load_hooks
+from dexaflow.hooks.hiding import HIDDEN, hidden
 from dexaflow.hooks.inprocess import InProcessCaller
 from dexaflow.hooks.transport import request_head
 from dexaflow.hooks.url import Endpoint, endpoint_from_config
@@ -34,8 +35,6 @@ __all__ = [
     "read_request",
     "sample_request",
 ]
-
-HIDDEN = "(hidden)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +85,7 @@ class Secrets:
 
     def hidden(self, text: str) -> str:
         """Return `text` without them."""
-        query = self.endpoint.target.partition("?")[2]
-        for secret in (self.token, query):
-            if secret:
-                text = text.replace(secret, HIDDEN)
-        return text
+        return hidden(text, (self.token, self.endpoint.target.partition("?")[2]))
 
 
 def sample_request(config: Config) -> Request:
@@ -198,7 +193,8 @@ async def _over_the_wire(caller: WebhookCaller, secrets: Secrets, request: Reque
     if response.status != 200:
         return replace(exchange, problem=status_problem(response.status))
     try:
-        return _decided(exchange, read_answer(response.body, request.uid))
+        decided = _decided(exchange, read_answer(response.body, request.uid))
+        return replace(decided, reason=secrets.hidden(decided.reason))
     except AnswerError as error:
         return replace(exchange, problem=secrets.hidden(str(error)))
 

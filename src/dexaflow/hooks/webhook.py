@@ -14,6 +14,7 @@ from dexaflow.base.errors import HookBroken
 from dexaflow.base.in_steps import Turns
 from dexaflow.hooks.addresses import Resolver
 from dexaflow.hooks.files import MAX_BUNDLE_BYTES, MAX_TOKEN_BYTES, FileWatch, Watched, WatchedFile, token_in
+from dexaflow.hooks.hiding import hidden
 from dexaflow.hooks.tls import client_context
 from dexaflow.hooks.transport import MAX_CONNECTIONS, Response, Transport
 from dexaflow.hooks.url import endpoint_from_config
@@ -132,6 +133,7 @@ class WebhookCaller:
     async def ask(self, request: Request) -> Answered:
         """Put one question. See `HookCaller.ask`."""
         self.start()
+        sent = self._secrets()
         response = await self._transport.post(question(request), request.tenant_id)
         if response.status != 200:
             cause = f"{self._endpoint}: {status_problem(response.status)}"
@@ -142,7 +144,8 @@ class WebhookCaller:
             else:
                 decision, again = await self._long_answers.do(self._answers.reading(response.body, request.uid))
         except AnswerError as error:
-            cause = f"{self._endpoint}: {error}"
+            said = hidden(str(error), sent | self._secrets())  # the token may be another one by now
+            cause = f"{self._endpoint}: {said}"
             raise HookBroken(cause, ambiguous=error.ambiguous, seconds=response.seconds, sent=True) from error
         return Answered(decision, response.seconds, again)
 
@@ -159,6 +162,11 @@ class WebhookCaller:
         """Return which of the configured files could not be read again after a change (R2.3)."""
         files = {"ca_file": self._ca, "token_file": self._token}
         return {name: file.stale for name, file in files.items() if file is not None}
+
+    def _secrets(self) -> frozenset[str]:
+        """Return what an answer may echo and no log may hold: the token, and the URL's query, which may be a key."""
+        token = "" if self._token is None else self._token.value
+        return frozenset((token, self._endpoint.target.partition("?")[2]))
 
     def _file_changed(self, file: Watched) -> None:
         """Called in the watching thread."""
