@@ -302,6 +302,12 @@ def test_a_variable_that_is_a_result_obeys_the_rules_of_names(etl: DAG, name: st
         ({"PASSWORD": None}, r"env\['PASSWORD'\]: the value must be text, got None; put it in quotes"),
         ({"PASSWORD": "hunter2\ud800"}, r"env\['PASSWORD'\]: holds a lone surrogate: text"),
         ({"PASSWORD": "hunter2\0"}, r"env\['PASSWORD'\]: holds a NUL character"),
+        ({"PASSWORD: hunter2\0": ""}, r"env\['PASSWORD'\]: holds a NUL character"),
+        ({"PASSWORD:hunter2\ud800": ""}, r"env\['PASSWORD'\]: holds a lone surrogate: text"),
+        ({"PASSWORD hunter2" + 256 * "x": ""}, r"env\['PASSWORD'\]: a name has 1 to \d+ characters and no '='"),
+        ({"PASSWORD: hunter2": 1}, r"env\['PASSWORD'\]: the value must be text, got int; put it in quotes"),
+        ({"DEXAFLOW_X: hunter2": ""}, r"env\['DEXAFLOW_X'\]: names under DEXAFLOW_ are set by Dexaflow"),
+        ({734892: ""}, "env has a key that is not text: int"),
         ({"PASSWORD=hunter2": ""}, r"env\['PASSWORD'\]: a name has 1 to \d+ characters and no '='"),
     ],
 )

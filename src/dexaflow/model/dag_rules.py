@@ -100,6 +100,7 @@ class TriggerRule(StrEnum):
     ALWAYS = "always"
 
 
+_NO_NAME = re.compile(r"[^A-Za-z0-9_.\-]")  # what the names of variables do not hold, though they may
 _ID = re.compile(r"[A-Za-z0-9_.\-]+")
 _CRON_FIELD = re.compile(r"[A-Za-z0-9*/,#\-]+")
 
@@ -113,6 +114,12 @@ def shown(value: object) -> str:
 
 def _kind(value: object) -> str:
     return "None" if value is None else "text" if isinstance(value, str) else type(value).__name__
+
+
+def _name(value: object) -> str:
+    """Return a variable's name up to where it is none: in `{"NAME: value": ""}` it holds the value."""
+    assert isinstance(value, str)
+    return shown(_NO_NAME.split(value, maxsplit=1)[0])
 
 
 Show = Callable[[object], str]
@@ -188,32 +195,33 @@ def text(
     return str(value)
 
 
-def text_map(value: object, *, values_of: str = "value", show: Show = shown) -> Mapping[str, str]:
-    """A mapping of text to text, read-only. `show`: how messages show values."""
+def text_map(
+    value: object, *, values_of: str = "value", show: Show = shown, show_key: Show = shown
+) -> Mapping[str, str]:
+    """A mapping of text to text, read-only. `show`, `show_key`: how messages show values and keys."""
     if not isinstance(value, Mapping):
         raise RuleError(f"must be a mapping of text to text, got {show(value)}")
     result: dict[str, str] = {}
     for key, item in value.items():
         if not isinstance(key, str):
-            raise RuleError(f"has a key that is not text: {shown(key)}")
+            raise RuleError(f"has a key that is not text: {show(key)}")
         if not isinstance(item, str):
-            raise RuleError(f"[{shown(key)}]: the {values_of} must be text, got {show(item)}; put it in quotes")
+            raise RuleError(f"[{show_key(key)}]: the {values_of} must be text, got {show(item)}; put it in quotes")
         try:
-            result[text(key)] = text(item, show=show)
+            result[text(key, show=show)] = text(item, show=show)
         except RuleError as error:
-            raise RuleError(f"[{shown(key)}]: {error}") from None
+            raise RuleError(f"[{show_key(key)}]: {error}") from None
     return MappingProxyType(result)
 
 
 def environment(value: object) -> Mapping[str, str]:
     """Environment variables. Names under ``DEXAFLOW_`` are ours and refused. No value is quoted: it may be a secret."""
-    result = text_map(value, show=_kind)
+    result = text_map(value, show=_kind, show_key=_name)
     for name in result:
         if not name or "=" in name or len(name) > MAX_NAME_LENGTH:
-            word = name.partition("=")[0]
-            raise RuleError(f"[{shown(word)}]: a name has 1 to {MAX_NAME_LENGTH} characters and no '='")
+            raise RuleError(f"[{_name(name)}]: a name has 1 to {MAX_NAME_LENGTH} characters and no '='")
         if name.upper().startswith("DEXAFLOW_"):
-            raise RuleError(f"[{shown(name)}]: names under DEXAFLOW_ are set by Dexaflow; choose another")
+            raise RuleError(f"[{_name(name)}]: names under DEXAFLOW_ are set by Dexaflow; choose another")
     return result
 
 
