@@ -282,7 +282,8 @@ def test_no_hook_can_hold_up_the_stop(start: Start, folder: Path, hook: str) -> 
         (["policies:policy", "--tls-cert", "policies.py", "--tls-key", "policies.py"], "cannot be used"),
         (["policies:policy", "--tls-cert", "rsa.crt", "--tls-key", "rsa2.key"], "--tls-key rsa2.key is not the key of"),
         (["policies:policy", "--tls-cert", "rsa.crt", "--tls-key", "ec.key"], "--tls-key ec.key is not the key of"),
-        (["policies:policy", "--token-file", "none"], "--token-file none cannot be read"),
+        (["policies:policy", "--token-file", "none"], "--token-file cannot be read: No such file"),
+        (["policies:policy", "--token-file", "."], "--token-file . cannot be read: Is a directory"),
         (["policies:policy", "--token-file", "empty"], "--token-file empty: the token is empty"),
         (["policies:policy", "--token-file", "two-lines"], "header"),
         (["policies:policy", "--timeout", "5"], "--timeout: '5' has no unit"),
@@ -310,6 +311,23 @@ def test_what_cannot_be_served_is_one_clear_line(folder: Path, arguments: list[s
     assert len(ended.stderr.splitlines()) == 1
     assert said in ended.stderr
     assert "ret" not in ended.stderr.replace("retry", "") or "two-lines" not in arguments
+
+
+@pytest.mark.parametrize("option", ["--token-file", "--tls-cert", "--tls-key"])
+@pytest.mark.parametrize("written", ["s3cret-token", "-----BEGIN PRIVATE KEY----- s3cret/" + 300 * "x"])
+def test_a_secret_in_the_place_of_its_file_is_not_quoted(folder: Path, option: str, written: str) -> None:
+    """People mix up the two; whoever reads the log of a start need not know it (R2.3)."""
+    trustme.CA().cert_pem.write_to_path(folder / "tls.crt")
+    of_tls = {"--tls-cert": "tls.crt", "--tls-key": "tls.crt"} if option.startswith("--tls") else {}
+    arguments = [f"{name}={value}" for name, value in (of_tls | {option: written}).items()]
+
+    ended = subprocess.run(
+        command("policies:policy", *arguments), cwd=folder, capture_output=True, text=True, timeout=60
+    )
+
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(f"dexaflow: {option} cannot be read: ")
+    assert "s3cret" not in ended.stderr
 
 
 def test_an_address_that_is_taken_is_one_clear_line(folder: Path) -> None:

@@ -25,6 +25,11 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     return stat.st_mtime_ns, stat.st_ino, stat.st_size
 
 
+def _named(option: str, path: Path) -> str:
+    """Return an option with its value, as far as that is a path: people put the secret itself in its place (R2.3)."""
+    return f"{option} {path}" if os.path.lexists(path) else option
+
+
 @dataclass(slots=True)
 class TokenFile:
     """The bearer token in a file; read again when it changes, the last good one kept when it cannot be used.
@@ -43,7 +48,7 @@ class TokenFile:
             self._seen, self.token = _stamp(self.path), _token(self.path.read_bytes())
         except OSError as error:
             raise UsageError(
-                f"--token-file {self.path} cannot be read: {error.strerror}; name a file with the token"
+                f"{_named('--token-file', self.path)} cannot be read: {error.strerror}; name a file with the token"
             ) from None
         except ValueError as error:
             raise UsageError(f"--token-file {self.path}: {error}") from None
@@ -128,11 +133,12 @@ def tls_context(cert: Path, key: Path | None) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     for option, path in (("--tls-cert", cert), ("--tls-key", key)):
+        if path is None:
+            continue
         try:
-            if path is not None:
-                path.read_bytes()
+            path.read_bytes()
         except OSError as error:
-            raise UsageError(f"{option} {path} cannot be read: {error.strerror}; name a PEM file") from None
+            raise UsageError(f"{_named(option, path)} cannot be read: {error.strerror}; name a PEM file") from None
     try:
         context.load_cert_chain(cert, key, password=lambda: b"")
     except (ssl.SSLError, ValueError) as error:
