@@ -88,6 +88,14 @@ def test_hook_that_cannot_be_loaded_is_an_error_in_one_line(
     assert "\x1b" not in str(caught.value)
 
 
+def test_the_user_info_of_a_url_in_what_a_hook_raises_is_left_out(tmp_path: Path) -> None:
+    """Clients of databases say with which URL they failed (R2.4)."""
+    (tmp_path / "hook_of_a_database.py").write_text("raise ValueError('no postgres://jo:s3cret@db/x for jo@acme')")
+    with pytest.raises(ConfigError) as caught:
+        load_hook("hook_of_a_database:x", tmp_path)
+    assert "ValueError: no postgres://...@db/x for jo@acme" in str(caught.value)
+
+
 def test_ctrl_c_while_a_hook_is_loaded_is_no_fault_of_the_hooks(tmp_path: Path) -> None:
     """And afterwards it means what it meant before."""
     before = signal.getsignal(signal.SIGINT)

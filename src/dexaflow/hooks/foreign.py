@@ -1,5 +1,6 @@
 """Running code of a hook's author while a server starts: whatever it raises is one line, and Ctrl-C still ends us."""
 
+import re
 import signal
 import threading
 from collections.abc import Callable
@@ -13,13 +14,20 @@ __all__ = ["ForeignError", "run_foreign"]
 
 T = TypeVar("T")
 
+_USER_INFO = re.compile(r"(?<=://)\S+@")
+_MAX_READ = 3_000  # characters of a text, of which 300 are said
+
 
 class ForeignError(Exception):
-    """Foreign code raised; ``str()`` says what and where, in one line, and ``cause`` is what it raised."""
+    """Foreign code raised; ``str()`` says what and where, in one line, and ``cause`` is what it raised.
+
+    The user info of a URL is left out: clients of databases say with which one they failed (R2.4).
+    """
 
     def __init__(self, cause: BaseException) -> None:
         try:
-            text = shown(" ".join(str(cause).split())[:300])
+            words = " ".join(str(cause)[:_MAX_READ].split())
+            text = shown(_USER_INFO.sub("...@", words)[:300])
         except BaseException:  # noqa: BLE001 - foreign code once more
             text = "its text cannot be shown"
         said = f"{type(cause).__name__}: {text}" if text else type(cause).__name__
