@@ -198,6 +198,25 @@ def test_what_is_no_entry_is_refused_with_what_is_wrong(entry: str, says: str) -
     assert shown(str(caught.value)) == str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "image",
+    [
+        "jo:s3cret@ghcr.io/acme/etl",
+        "s3cret@ghcr.io/acme/etl",
+        "https://jo:s3cret@ghcr.io/acme/etl",
+        "https:jo:s3cret@ghcr.io",
+        "//jo:s3cret@ghcr.io",
+        f"jo:s3cret@ghcr.io/acme/etl@{DIGEST}",
+        f"jo:s3cret@ghcr.io/{'x' * 5000}",
+    ],
+)
+def test_user_info_before_an_image_is_refused_and_not_quoted(image: str) -> None:
+    """Whoever reads a DAG's errors need not know its passwords."""
+    with pytest.raises(ValueError, match="stands user info, or behind it no digest") as caught:
+        ImageReference.parse(image)
+    assert "s3cret" not in str(caught.value)
+
+
 WORDS = st.sampled_from(["acme", "etl", "a.b", "x--y", "library", "docker.io", "localhost", "1"])
 HOSTS = st.sampled_from(["docker.io", "ghcr.io", "ghcr.io:8443", "localhost", "localhost:5000", "[::1]:1", "Host"])
 PATHS = st.lists(WORDS, min_size=1, max_size=4)

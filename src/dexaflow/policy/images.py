@@ -18,6 +18,8 @@ _PATH_PART = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
 _HOST_PART = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _REGISTRY = re.compile(rf"({_HOST_PART}(?:\.{_HOST_PART})*|\[[A-Fa-f0-9:]+\])(?::([0-9]+))?")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+# As `jo:password@ghcr.io/acme`, with a scheme or without; its password is for nobody who reads an error.
+_USER_INFO = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:/*|/+)?[^/]*@(?!sha[0-9]+:)")
 _HEX = re.compile(r"[a-f0-9]+")
 _IMAGE_ID = re.compile(r"[a-f0-9]{64}")
 
@@ -133,6 +135,13 @@ def _read(text: str, *, official: bool = True) -> ImageReference:
     Args:
         official: Put a single word on Docker Hub under ``library``.
     """
+    user_info = _USER_INFO.match(text)
+    if user_info:
+        rest = f"...{text[user_info.end() - 1 :]}"
+        raise ValueError(
+            f"{quoted(rest)} is not an image reference: before its @ stands user info, or behind it no digest;"
+            " write sha256: and 64 hexadecimal digits, and no user info"
+        )
     what = f"{quoted(text)} is not an image reference"
     if len(text) > MAX_LENGTH:
         raise ValueError(f"{what}: it is too long")
