@@ -585,7 +585,7 @@ def test_no_problem_of_the_environment_quotes_a_secret(problems: Problems) -> No
     assert SECRET not in "\n".join(map(str, found))
 
 
-@pytest.mark.parametrize("between", [":", ": ", "=", " ", "|", "/", "@"])
+@pytest.mark.parametrize("between", [":", ": ", "=", " ", "|", "/", "@", "->", "\N{FULLWIDTH COLON}", "(", "#", "?"])
 @pytest.mark.parametrize("behind", ["", ": 1", ": {a: 1}"])
 @pytest.mark.parametrize("word", ["token", "token_file", "url", "x"])
 def test_a_value_that_stands_in_a_key_is_not_quoted(problems: Problems, word: str, between: str, behind: str) -> None:

@@ -35,7 +35,8 @@ MAX_DEPTH = 16  # the schema is 4 deep
 _QUOTED_DEEP = 3  # nothing further inside a value is quoted
 
 _TAG = "tag:yaml.org,2002:"
-_BEHIND = re.compile(r"[\s:=|/@,;]")  # what ends a key's word
+# What ends a key's word, the path to it and YAML's own `<<` included; not what has no shape of its own: that is shown.
+_BEHIND = re.compile(r"[^\w.<\[\]\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff-]")
 # All up to the last `@`, but for a scheme and its slashes. Behind the `@` of an image comes the kind of a digest.
 _USER_INFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:/+)?.+@(?!sha[0-9]+:)", re.DOTALL)
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # Any: the C loader has no type of its own
