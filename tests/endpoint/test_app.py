@@ -345,6 +345,11 @@ def test_what_is_not_a_hook_is_an_error(hook: Hook) -> None:
         asgi_app(hook)
 
 
+def test_the_application_shown_does_not_show_its_token() -> None:
+    """Servers and frameworks name what they serve in their logs, and some tracebacks show every variable (R2.3)."""
+    assert "s3cret" not in f"{asgi_app(lambda request: admit(), token='s3cret')!r}"
+
+
 def test_an_empty_token_is_an_error_and_not_an_open_door() -> None:
     with pytest.raises(ValueError, match="empty"):
         asgi_app(plain, token="")

@@ -193,3 +193,11 @@ def test_whatever_is_read_makes_a_request_line_of_its_own(url: str) -> None:
 
 def test_log_shows_neither_path_nor_query() -> None:
     assert str(parse_webhook_url("https://[::2]:1/hidden?token=x")) == "https://[::2]:1"
+
+
+def test_an_endpoint_shown_does_not_show_its_path_or_query() -> None:
+    """Both may hold what nobody should read in a log."""
+    endpoint = parse_webhook_url("https://policy.test/s3cret/admit?code=s3cret")
+
+    assert "policy.test" in repr(endpoint)
+    assert "s3cret" not in f"{endpoint} {endpoint!r}"

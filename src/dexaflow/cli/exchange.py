@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -74,7 +74,7 @@ class Secrets:
     """What must not be shown: the token, also where the endpoint echoes it, and the URL's query."""
 
     endpoint: Endpoint
-    token: str | None
+    token: str | None = field(repr=False)
 
     def head(self, length: int) -> tuple[str, ...]:
         """Return the lines of the request's head, as sent but for the secrets."""

@@ -119,7 +119,7 @@ class Endpoint:
     """The application. Whoever serves it may `end` it, so that it stops in a time of its own."""
 
     calls: HookCalls
-    token: str | Callable[[], str] | None
+    token: str | Callable[[], str] | None = field(repr=False)
     path: str
     body_seconds: float = BODY_SECONDS
     _long_questions: Turns = field(default_factory=Turns)  # read one at a time

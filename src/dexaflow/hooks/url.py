@@ -5,7 +5,7 @@ Stricter than a browser: what two readers could read differently (`127.1`, a bac
 
 import ipaddress
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from dexaflow.base.errors import ConfigError
@@ -38,7 +38,7 @@ class Endpoint:
     scheme: str
     host: str
     port: int
-    target: str
+    target: str = field(repr=False)  # as with `str`
 
     @property
     def tls(self) -> bool:
