@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dexaflow.base.text import MAX_REASON_BYTES, clean_reason, cut, quoted, shown
+from dexaflow.base.text import MAX_REASON_BYTES, clean_reason, cut, quoted, shown, without_user_info
 from tests.vectors_loader import load
 
 ANY_CHARACTER = st.characters(exclude_categories=())  # lone surrogates included
@@ -121,3 +121,20 @@ def test_quoted_text_is_short_and_one_line() -> None:
     assert quoted("a\nb") == r"'a\u000ab'"
     assert quoted("x" * 81) == f"'{'x' * 77}...'"
     assert quoted("x" * 80) == f"'{'x' * 80}'"
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("", ""),
+        ("ask jo@acme at https://host/x", "ask jo@acme at https://host/x"),
+        ("https://jo:s3cret@host/x and postgres://s3cret@db", "https://...@host/x and postgres://...@db"),
+        ("https://jo:s3@cr:et@host", "https://...@host"),
+    ],
+)
+def test_the_user_info_of_urls_is_left_out_of_a_message(text: str, kept: str) -> None:
+    assert without_user_info(text) == kept
+
+
+def test_no_more_of_a_text_than_a_message_has_room_for_is_looked_through() -> None:
+    assert len(without_user_info("://" * 100_000)) < 10_000

@@ -161,6 +161,28 @@ def test_hook_that_is_none_is_named_by_its_place_in_the_list(tmp_path: Path) -> 
     ]
 
 
+URLS = """
+from dexaflow import server
+for arguments in {"admission": ["https://jo:s3cret@host/x"]}, {"admission": "https://jo:s3cret@host/x"}:
+    try:
+        server.run(**arguments, port=0)
+    except server.ServerFailed as failed:
+        print(failed)
+"""
+
+
+def test_the_user_info_of_a_url_in_the_place_of_a_hook_is_not_quoted(tmp_path: Path) -> None:
+    """R2.4."""
+    ended = run_program(tmp_path, URLS)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines() == [
+        "admission[0]: the text 'https://...@host/x' is not a hook; give the function itself",
+        "server.run(admission=...): 'https://...@host/x' is not a list of hooks; "
+        "give the functions themselves in a list",
+    ]
+
+
 def test_relative_paths_start_where_the_configuration_is_named_not_where_a_link_to_it_leads(tmp_path: Path) -> None:
     """A mounted file is a link into a folder that is swapped; `dexaflow config check` sees it like that too."""
     (tmp_path / "swapped").mkdir()

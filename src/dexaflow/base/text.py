@@ -3,7 +3,17 @@
 import re
 import unicodedata
 
-__all__ = ["MAX_REASON_BYTES", "NO_REASON", "clean_reason", "cut", "quoted", "shortened", "shown", "size_in_utf8"]
+__all__ = [
+    "MAX_REASON_BYTES",
+    "NO_REASON",
+    "clean_reason",
+    "cut",
+    "quoted",
+    "shortened",
+    "shown",
+    "size_in_utf8",
+    "without_user_info",
+]
 
 MAX_REASON_BYTES = 512  # spec, "The answer"
 NO_REASON = "no reason given"  # R4.3: a hold or a refusal without one is legal, and shown so
@@ -11,6 +21,8 @@ NO_REASON = "no reason given"  # R4.3: a hold or a refusal without one is legal,
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")  # all of Unicode's category Cc; it is closed, no version adds to it
 _CLEANED_AT_ONCE = 4096  # characters; more of them than a reason keeps bytes
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_USER_INFO = re.compile(r"(?<=://)\S+@")
+_MOST_OF_A_MESSAGE = 3_000  # characters; none says more of a text from outside
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # no shape of their own, or a new line: shown as escapes
 
 
@@ -85,6 +97,11 @@ def shortened(text: str, most: int = 120) -> str:
 def quoted(text: str, most: int = 80) -> str:
     """Return `text` as `shortened`, in quotes: for error messages."""
     return f"'{shortened(text, most)}'"
+
+
+def without_user_info(text: str) -> str:
+    """Return the beginning of `text`, for a message, with the user info of each URL in it left out (R2.4)."""
+    return _USER_INFO.sub("...@", text[:_MOST_OF_A_MESSAGE])
 
 
 def _escape(character: str) -> str:

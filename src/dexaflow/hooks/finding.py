@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dexaflow.admission.hook_shape import Hook
 from dexaflow.base.errors import ConfigError, ConfigErrors
-from dexaflow.base.text import shown
+from dexaflow.base.text import shown, without_user_info
 from dexaflow.hooks.foreign import ForeignError, run_foreign
 from dexaflow.hooks.naming import HOOKS_KEY, hook_function, hook_name
 
@@ -87,7 +87,9 @@ def load_hook(target: str, folder: Path | None = None) -> Hook:
         ConfigError: there is no such module or name, importing it raised, or it is not a hook; one line.
     """
     if not names_a_hook(target):
-        raise ConfigError(HOOKS_KEY, f"'{shown(target[:200])}' does not name a hook", "write package.module:name")
+        raise ConfigError(
+            HOOKS_KEY, f"'{shown(without_user_info(target)[:200])}' does not name a hook", "write package.module:name"
+        )
     module_name, _, name = target.partition(":")
     if folder is not None and str(folder) not in sys.path:
         sys.path.insert(0, str(folder))

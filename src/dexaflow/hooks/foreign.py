@@ -1,6 +1,5 @@
 """Running code of a hook's author while a server starts: whatever it raises is one line, and Ctrl-C still ends us."""
 
-import re
 import signal
 import threading
 from collections.abc import Callable
@@ -8,14 +7,11 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from dexaflow.admission.hook_errors import place_of
-from dexaflow.base.text import shown
+from dexaflow.base.text import shown, without_user_info
 
 __all__ = ["ForeignError", "run_foreign"]
 
 T = TypeVar("T")
-
-_USER_INFO = re.compile(r"(?<=://)\S+@")
-_MAX_READ = 3_000  # characters of a text, of which 300 are said
 
 
 class ForeignError(Exception):
@@ -26,8 +22,7 @@ class ForeignError(Exception):
 
     def __init__(self, cause: BaseException) -> None:
         try:
-            words = " ".join(str(cause)[:_MAX_READ].split())
-            text = shown(_USER_INFO.sub("...@", words)[:300])
+            text = shown(" ".join(without_user_info(str(cause)).split())[:300])
         except BaseException:  # noqa: BLE001 - foreign code once more
             text = "its text cannot be shown"
         said = f"{type(cause).__name__}: {text}" if text else type(cause).__name__

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from dexaflow.admission.hook_shape import Hook, HookFunction, shape_problem
 from dexaflow.base.errors import ConfigError
-from dexaflow.base.text import shown
+from dexaflow.base.text import shown, without_user_info
 from dexaflow.hooks.foreign import ForeignError, run_foreign
 
 __all__ = ["HOOKS_KEY", "hook_function", "hook_name"]
@@ -30,7 +30,9 @@ def hook_function(hook: Hook) -> HookFunction:
         problem = f"`review` of an object of type {kind} cannot be read: {error}"
         raise ConfigError(HOOKS_KEY, problem, "make it a method") from error
     if isinstance(hook, str):
-        raise ConfigError(HOOKS_KEY, f"the text '{shown(hook[:200])}' is not a hook", "give the function itself")
+        raise ConfigError(
+            HOOKS_KEY, f"the text '{shown(without_user_info(hook)[:200])}' is not a hook", "give the function itself"
+        )
     if not callable(function):
         raise ConfigError(
             HOOKS_KEY, f"an object of type {kind} is not a hook", "give a function, or an object with a method `review`"

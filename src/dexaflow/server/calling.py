@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from dexaflow.base.errors import ConfigError, ConfigErrors, UsageError
-from dexaflow.base.text import shown
+from dexaflow.base.text import shown, without_user_info
 from dexaflow.config.schema import Config
 
 __all__ = ["check_arguments", "check_place"]
@@ -39,7 +39,7 @@ def check_arguments(*, config: Any, admission: Any, dags: Any, data: Any, host: 
     def wrong(name: str, value: object, wanted: str, fix: str) -> None:
         found = "None" if value is None else f"a value of type {type(value).__name__}"
         if isinstance(value, str):
-            found = f"'{shown(value[:200])}'"
+            found = f"'{shown(without_user_info(value)[:200])}'"
         problems.append(ConfigError(f"server.run({name}=...)", f"{found} is not {wanted}", fix))
 
     if config is not None and not isinstance(config, Config) and not _is_path(config):
