@@ -213,6 +213,22 @@ def test_in_a_program_that_has_set_up_no_log_no_value_gets_into_it() -> None:
     assert "s3cret-token" not in said
 
 
+async def test_the_log_has_what_a_hook_raised_without_the_user_info_of_a_url(serve: Serve) -> None:
+    """Clients of databases say with which one they failed."""
+
+    def asks_a_database(request: Request) -> Decision:
+        raise OSError("no postgres://jo:s3cret@db/budgets")
+
+    with capture_logs() as logs:
+        async with serve(asgi_app(asks_a_database)) as url, httpx.AsyncClient() as client:
+            await client.post(f"{url}/admit", content=question(REQUEST))
+
+    (line,) = logs
+    assert "OSError: no postgres://...@db/budgets" in line["cause"]
+    assert "OSError: no postgres://...@db/budgets" in line["exception"]
+    assert "s3cret" not in str(line)
+
+
 async def test_the_log_says_which_questions_met_no_hook_and_not_each_time(serve: Serve) -> None:
     """A token that was changed on one side alone is found out on the other too; whoever knocks can fill no disk."""
     with capture_logs() as logs:

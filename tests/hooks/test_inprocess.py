@@ -208,6 +208,16 @@ async def test_hook_that_forces_its_way_in_changes_its_own_copy_alone() -> None:
 # -- broken hooks
 
 
+async def test_what_a_hook_raised_goes_to_the_log_without_the_user_info_of_a_url() -> None:
+    """Clients of databases say with which one they failed."""
+    caller = InProcessCaller(raising(OSError("no postgres://jo:s3cret@db/budgets")), timeout=LONG)
+    try:
+        failure = await broken(caller)
+    finally:
+        await caller.close()
+    assert failure.cause.startswith("OSError: no postgres://...@db/budgets (")
+
+
 def raising(error: BaseException) -> Callable[[Request], Decision]:
     def hook(request: Request) -> Decision:
         raise error

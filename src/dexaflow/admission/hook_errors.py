@@ -2,18 +2,24 @@
 
 from typing import Final
 
+from dexaflow.base.text import without_user_info
+
 __all__ = ["described", "place_of"]
 
 MAX_CAUSE_CHARACTERS: Final = 500
+_MOST_READ: Final = 4 * MAX_CAUSE_CHARACTERS
 _NOT_ITS_AUTHORS: Final = frozenset({__name__.partition(".")[0], "importlib"})
 
 
 def described(error: BaseException) -> str:
-    """Return an exception in one text: type, message, and the hook's line that it came from. Never raises."""
+    """Return an exception in one text: type, message, and the hook's line that it came from. Never raises.
+
+    The user info of a URL is left out: clients of databases say with which one they failed.
+    """
     text = "an exception that cannot be described"
     try:
         text = type.__dict__["__name__"].__get__(type(error))  # a class of its own kind may have other ideas
-        text = f"{text}: {error}"[:MAX_CAUSE_CHARACTERS]
+        text = without_user_info(f"{text}: {error}"[:_MOST_READ])[:MAX_CAUSE_CHARACTERS]
     except BaseException:  # noqa: BLE001 - foreign code: one that cannot be printed
         pass
     place = place_of(error)

@@ -21,8 +21,7 @@ NO_REASON = "no reason given"  # R4.3: a hold or a refusal without one is legal,
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")  # all of Unicode's category Cc; it is closed, no version adds to it
 _CLEANED_AT_ONCE = 4096  # characters; more of them than a reason keeps bytes
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_USER_INFO = re.compile(r"(?<=://)\S+@")
-_MOST_OF_A_MESSAGE = 3_000  # characters; none says more of a text from outside
+_USER_INFO = re.compile(r"(?<=://)\S{1,300}@")  # bounded, so that a long text costs no more than its length
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # no shape of their own, or a new line: shown as escapes
 
 
@@ -100,8 +99,8 @@ def quoted(text: str, most: int = 80) -> str:
 
 
 def without_user_info(text: str) -> str:
-    """Return the beginning of `text`, for a message, with the user info of each URL in it left out (R2.4)."""
-    return _USER_INFO.sub("...@", text[:_MOST_OF_A_MESSAGE])
+    """Return `text` with the user info of each URL in it left out (R2.4)."""
+    return _USER_INFO.sub("...@", text)
 
 
 def _escape(character: str) -> str:

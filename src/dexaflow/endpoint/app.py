@@ -13,6 +13,7 @@ from typing import Any, Final
 from dexaflow.admission.envelope import MAX_QUESTION_BYTES, QuestionError, answer, read_question, reading_question
 from dexaflow.admission.hook_shape import Hook
 from dexaflow.base.in_steps import Turns
+from dexaflow.base.text import without_user_info
 from dexaflow.endpoint.calling import HookCalls, HookFailed
 from dexaflow.observe.logs import attempt_fields, get_logger
 from dexaflow.observe.troubles import Troubles
@@ -254,7 +255,7 @@ def _traceback(error: BaseException) -> str:
     Made here: in a program that has not set up structlog, it would print what every variable on the way holds, the
     token and the hook's own secrets among them.
     """
-    return "".join(traceback.format_exception(error)).rstrip()
+    return without_user_info("".join(traceback.format_exception(error)).rstrip())
 
 
 class _Gone(Exception):  # noqa: N818 - ends the exchange, is no error

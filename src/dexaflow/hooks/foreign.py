@@ -22,7 +22,7 @@ class ForeignError(Exception):
 
     def __init__(self, cause: BaseException) -> None:
         try:
-            text = shown(" ".join(without_user_info(str(cause)).split())[:300])
+            text = shown(" ".join(without_user_info(str(cause)[:3_000]).split())[:300])
         except BaseException:  # noqa: BLE001 - foreign code once more
             text = "its text cannot be shown"
         said = f"{type(cause).__name__}: {text}" if text else type(cause).__name__
