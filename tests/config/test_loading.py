@@ -680,14 +680,21 @@ def test_a_secret_in_the_place_of_the_bundle_is_not_quoted(problems: Problems, w
     assert "734892" not in str(found)
 
 
-def test_a_bundle_that_is_not_there_is_missed_in_the_folder_where_it_was_looked_for(
-    problems: Problems, tmp_path: Path
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("tls/ca.crt", "'{0}/tls/ca.crt' names a file that does not exist"),
+        ("tls/bundle", "names a file that does not exist in '{0}/tls'"),
+    ],
+)
+def test_a_bundle_that_is_not_there_is_named_where_that_can_be_no_secret_else_its_folder_is(
+    problems: Problems, tmp_path: Path, written: str, said: str
 ) -> None:
     (tmp_path / "tls").mkdir()
 
-    (found,) = problems(URL % "ca_file: tls/ca.crt")
+    (found,) = problems(URL % f"ca_file: {written}")
 
-    assert found.problem == f"names a file that does not exist in '{tmp_path / 'tls'}'"
+    assert found.problem == said.format(tmp_path)
 
 
 def test_a_token_without_an_endpoint_is_a_problem(problems: Problems, files: Path) -> None:

@@ -17,7 +17,8 @@ TOKEN = "a/b+c-0123456789=="
         (r"{'token': 'a\/b+c-0123456789=='}", "{'token': '(hidden)'}"),
         ("?token=a%2Fb%2Bc-0123456789%3D%3D&x", "?token=(hidden)&x"),
         ("'Bearer a/b+c-0123...' is not a field", "'Bearer (hidden)...' is not a field"),
-        ("a/b", "a/b"),
+        ("a/b+c", "a/b+c"),
+        ("a/b... a/b+c... a/b+c-0123456789=...", "a/b... (hidden)... (hidden)..."),
     ],
 )
 def test_a_secret_is_hidden_also_where_it_is_cut_off_or_spelt_in_another_way(text: str, shown: str) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -247,12 +248,76 @@ async def test_a_token_that_was_changed_while_it_was_echoed_does_not_get_into_th
         asking = asyncio.create_task(caller.ask(a_request()))
         await asked.wait()
         put_version(tmp_path, b"s3cret-second", "2")
-        while caller._secrets() == frozenset({"s3cret-first", ""}):
+        while caller._tokens == ("s3cret-first",):
             await asyncio.sleep(0.02)
         changed.set()
         with pytest.raises(HookBroken) as caught:
             await asking
     assert "'(hidden)' is not a field" in caught.value.cause
+
+
+@pytest.mark.parametrize("decision", ["hold", "refuse"])
+@pytest.mark.parametrize(
+    "secret", ["s3cret/token+0==", 's3cret"\\\\', "s3cret-" * 80], ids=["plain", "escaped", "long"]
+)
+async def test_a_reason_is_told_without_the_token_that_it_repeats(tmp_path: Path, decision: str, secret: str) -> None:
+    """The task's author sees it, and the decision stands (R2.3)."""
+    (tmp_path / "token").write_text(secret)
+
+    async def script(peer: Peer) -> None:
+        while (body := await peer.question()) is not None:
+            peer.send(decided(body, decision=decision, reason=f"asked with {secret}, twice: {secret}"))
+
+    async with (
+        Endpoint(script) as endpoint,
+        WebhookCaller(endpoint.url, timeout=LONG, token_file=tmp_path / "token") as caller,
+    ):
+        for _ in range(4):  # also where the answer is one that was met before
+            answered = await caller.ask(a_request())
+
+            assert answered.decision == {"hold": Hold, "refuse": Refuse}[decision](
+                "asked with (hidden), twice: (hidden)"
+            )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"labels": {"a": "b", "s3cret-token": ""}},
+        {"labels": {"token": "s3cret-token"}},
+        {"annotations": {"headers": "Bearer s3cret-token"}},
+        {"node_selector": {"pool": "s3cret-token"}},
+        {"tolerations": [{"key": "s3cret-token", "operator": "Exists"}]},
+        {"priority_class_name": "s3cret-token"},
+        {"service_account": "s3cret-token"},
+    ],
+)
+@pytest.mark.parametrize("escaped", [False, True])
+async def test_changes_that_hold_the_token_are_no_answer(
+    tmp_path: Path, changes: dict[str, Any], escaped: bool
+) -> None:
+    """They would carry it to the pod, and show it on every page about it (R2.3)."""
+    (tmp_path / "token").write_text("s3cret-token")
+
+    async def script(peer: Peer) -> None:
+        while (body := await peer.question()) is not None:
+            response = {"uid": json.loads(body)["request"]["uid"], "decision": "admit", "changes": changes}
+            document = json.dumps(
+                {"api_version": "dexaflow.io/admission/v1", "kind": "AdmissionReview", "response": response}
+            )
+            peer.send(
+                answer(document.replace("s3cret-token", "s3cret-toke\\u006e" if escaped else "s3cret-token").encode())
+            )
+
+    async with (
+        Endpoint(script) as endpoint,
+        WebhookCaller(endpoint.url, timeout=LONG, token_file=tmp_path / "token") as caller,
+    ):
+        for _ in range(4):
+            with pytest.raises(HookBroken) as caught:
+                await caller.ask(a_request())
+
+            assert caught.value.cause.endswith("response.changes hold the token that the endpoint is asked with")
 
 
 async def test_connections_made_under_the_old_bundle_are_closed(

@@ -57,8 +57,8 @@ class AnswerError(DexaflowError):
 
     ``str()`` says what is wrong, where, for the endpoint's author and the server log; it may quote the answer, so it
     is not for the task's author (R7.2). ``cause`` is one word: one of `golang_json.Cause`, or ``api_version``,
-    ``kind``, ``uid``, ``decision``, ``admit_with_reason``, ``changes_without_admit``. ``ambiguous``: something in it
-    is given twice, so it may be a refusal and is held even with ``fail_open`` (R4.2).
+    ``kind``, ``uid``, ``decision``, ``admit_with_reason``, ``changes_without_admit``, ``token``. ``ambiguous``:
+    something in it is given twice, so it may be a refusal and is held even with ``fail_open`` (R4.2).
     """
 
     def __init__(self, cause: str, problem: str, *, ambiguous: bool = False) -> None:

@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Any, Final, NoReturn
 
 from dexaflow.base.in_steps import Steps, at_once
-from dexaflow.base.text import quoted, shown
+from dexaflow.base.text import quoted, shortened, shown
 
 __all__ = [
     "MAX_DEPTH",
@@ -229,7 +229,7 @@ class _Reader:
         path = ""
         for frame in self.stack[:8]:
             if frame.in_object:
-                path += f".{frame.key[:80]}"
+                path += f".{shortened(frame.key, 80)}"
             else:
                 path += "[]" if frame.shape is None else f"[{len(frame.value)}]"
         return shown(path.removeprefix(".")) if path else "the document"

@@ -1,6 +1,7 @@
 """What no value can be judged by alone: keys that need each other, and the files behind the webhook's."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -92,7 +93,7 @@ def _ca_problem(path: Path) -> tuple[str, str] | None:
 
 def _named(path: Path, problem: str) -> str:
     """Return what is wrong with a file, and which one, as far as that is a path: people mix up paths and secrets."""
-    if os.path.lexists(path):
+    if os.path.lexists(path) or re.fullmatch(r"\.[a-z]{2,6}", path.suffix):
         return f"{quoted(str(path))} {problem}"
     return f"{problem} in {quoted(str(path.parent))}" if path.parent.is_dir() else problem
 

@@ -7,7 +7,8 @@ from urllib.parse import quote
 __all__ = ["HIDDEN", "hidden"]
 
 HIDDEN: Final = "(hidden)"
-_TELLING: Final = 8  # characters that a secret begins with: quoting may have cut off the others
+_CUT: Final = "..."  # stands where quoting has cut a text off
+_TELLING: Final = 4  # characters that a secret begins with; fewer before a cut tell nothing
 
 
 def hidden(text: str, secrets: Iterable[str | None]) -> str:
@@ -19,12 +20,10 @@ def hidden(text: str, secrets: Iterable[str | None]) -> str:
 
 
 def _without(text: str, secret: str) -> str:
-    pieces: list[str] = []
-    start = secret[:_TELLING]
-    end = 0
-    while (found := text.find(start, end)) >= 0:
-        pieces += (text[end:found], HIDDEN)
-        end = found + len(start)
-        while end < min(len(text), found + len(secret)) and text[end] == secret[end - found]:
-            end += 1
-    return "".join((*pieces, text[end:]))
+    pieces = text.replace(secret, HIDDEN).split(_CUT)
+    for n, piece in enumerate(pieces[:-1]):
+        for length in range(min(len(piece), len(secret) - 1), _TELLING - 1, -1):
+            if piece.endswith(secret[:length]):
+                pieces[n] = piece[:-length] + HIDDEN
+                break
+    return _CUT.join(pieces)

@@ -2,19 +2,20 @@
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
-from dexaflow.admission.decisions import Request
-from dexaflow.admission.envelope import LONGEST_REMEMBERED, AnswerError, Answers, question
+from dexaflow.admission.decisions import Admit, Decision, Request
+from dexaflow.admission.envelope import LONGEST_REMEMBERED, AnswerError, Answers, placement, question
 from dexaflow.admission.ports import Answered
 from dexaflow.base.errors import HookBroken
 from dexaflow.base.in_steps import Turns
 from dexaflow.hooks.addresses import Resolver
 from dexaflow.hooks.files import MAX_BUNDLE_BYTES, MAX_TOKEN_BYTES, FileWatch, Watched, WatchedFile, token_in
-from dexaflow.hooks.hiding import hidden
+from dexaflow.hooks.hiding import HIDDEN, hidden
 from dexaflow.hooks.tls import client_context
 from dexaflow.hooks.transport import MAX_CONNECTIONS, Response, Transport
 from dexaflow.hooks.url import endpoint_from_config
@@ -39,6 +40,39 @@ _STATUS_HINTS: Final = {
     **dict.fromkeys((401, 403), _WITH_WHAT),
     **dict.fromkeys((404, 405, 410), _AT_WHAT),
 }
+
+
+def _without_tokens(decision: Decision, tokens: Sequence[str], body: bytes) -> Decision:
+    """Return a decision that repeats no token: the task's author sees its reason and its changes (R2.3).
+
+    Args:
+        body: The answer; changes are looked through only when one may be in it.
+
+    Raises:
+        AnswerError: its changes hold a token, and would carry it to the pod.
+    """
+    if not isinstance(decision, Admit):
+        reason = decision.reason
+        for token in tokens:
+            reason = reason.replace(token, HIDDEN)
+        return decision if reason == decision.reason else replace(decision, reason=reason)
+    if decision.changes and (b"\\" in body or any(token.encode() in body for token in tokens)):
+        texts = list(_texts(placement(decision.changes)))
+        if any(token in text for token in tokens for text in texts):
+            raise AnswerError("token", "response.changes hold the token that the endpoint is asked with")
+    return decision
+
+
+def _texts(of: Any) -> Iterator[str]:  # Any: a JSON document
+    if isinstance(of, str):
+        yield of
+    elif isinstance(of, dict):
+        for key, value in of.items():
+            yield key
+            yield from _texts(value)
+    elif isinstance(of, list):
+        for item in of:
+            yield from _texts(item)
 
 
 class WebhookCaller:
@@ -91,6 +125,7 @@ class WebhookCaller:
         tls: ssl.SSLContext | None = None
         if self._endpoint.tls:
             tls = client_context(None) if self._ca is None else self._ca.value
+        self._tokens: tuple[str, ...] = () if self._token is None else (self._token.value,)
         self._transport = Transport(
             self._endpoint,
             timeout=timeout,
@@ -133,7 +168,6 @@ class WebhookCaller:
     async def ask(self, request: Request) -> Answered:
         """Put one question. See `HookCaller.ask`."""
         self.start()
-        sent = self._secrets()
         response = await self._transport.post(question(request), request.tenant_id)
         if response.status != 200:
             cause = f"{self._endpoint}: {status_problem(response.status)}"
@@ -143,8 +177,10 @@ class WebhookCaller:
                 decision, again = self._answers.read(response.body, request.uid)
             else:
                 decision, again = await self._long_answers.do(self._answers.reading(response.body, request.uid))
+            if self._tokens:
+                decision = _without_tokens(decision, self._tokens, response.body)
         except AnswerError as error:
-            said = hidden(str(error), sent | self._secrets())  # the token may be another one by now
+            said = hidden(str(error), (*self._tokens, self._endpoint.target.partition("?")[2]))
             cause = f"{self._endpoint}: {said}"
             raise HookBroken(cause, ambiguous=error.ambiguous, seconds=response.seconds, sent=True) from error
         return Answered(decision, response.seconds, again)
@@ -163,11 +199,6 @@ class WebhookCaller:
         files = {"ca_file": self._ca, "token_file": self._token}
         return {name: file.stale for name, file in files.items() if file is not None}
 
-    def _secrets(self) -> frozenset[str]:
-        """Return what an answer may echo and no log may hold: the token, and the URL's query, which may be a key."""
-        token = "" if self._token is None else self._token.value
-        return frozenset((token, self._endpoint.target.partition("?")[2]))
-
     def _file_changed(self, file: Watched) -> None:
         """Called in the watching thread."""
         assert self._loop is not None
@@ -179,5 +210,6 @@ class WebhookCaller:
     def _use(self, file: Watched) -> None:
         if self._token is not None and file is self._token:
             self._transport.use(token=self._token.value)
+            self._tokens = (self._token.value, *self._tokens[:1])  # an answer may be to a question with the old one
         elif self._ca is not None and self._endpoint.tls:
             self._transport.use(tls=self._ca.value)
