@@ -13,7 +13,7 @@ __all__ = ["Commands", "Health", "HookStatus", "LogReader", "SleepingWatch", "Wa
 
 @dataclass(frozen=True, slots=True)
 class HookStatus:
-    """One hook as an operator sees it: never its address, never a secret."""
+    """One hook as an operator sees it, whose eyes alone its cause is for (R7.2); nothing in it is secret."""
 
     name: str
     breaker: BreakerState
