@@ -193,6 +193,19 @@ async def test_a_bad_finish_is_refused_in_one_line(changes: dict[str, Any], stat
     assert ledger.finishes == {}
 
 
+@pytest.mark.parametrize("name", GOOD_FINISH)
+async def test_half_a_finish_is_refused(name: str) -> None:
+    """Also without what may be null: a result that got lost on the way is not one that is not there."""
+    ledger = Ledger(PROOFS.minter)
+    half = {key: value for key, value in GOOD_FINISH.items() if key != name}
+    async with client_of(ledger, a_launch(ledger)) as client:
+        answer = await client.post("/finished", content=json.dumps(half))
+
+    assert is_problem(answer, 400)
+    assert f"finished has no {name}" in answer.text
+    assert ledger.finishes == {}
+
+
 @pytest.mark.parametrize("offset", ["", "x", "-1", "1.5", "9" * 17, str(2**53), "٣", " 1"])
 async def test_a_log_without_a_place_is_refused(offset: str) -> None:
     ledger = Ledger(PROOFS.minter)

@@ -195,7 +195,13 @@ def _is_whole(value: object, lowest: int, highest: int) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and lowest <= value <= highest
 
 
+_OF_FINISHED = ("state", "exit_code", "reason", "timed_out", "result", "log_offset", "log_tail")
+
+
 def _finish(said: Mapping[str, Any]) -> Finish:
+    for name in _OF_FINISHED:
+        if name not in said:  # also what may be null: half a report would lose a result
+            raise _bad(f"finished has no {name}")
     state, code, reason, tail = (said.get(name) for name in ("state", "exit_code", "reason", "log_tail"))
     if state not in ("success", "failed"):
         raise _bad('state is "success" or "failed"')
