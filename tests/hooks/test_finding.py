@@ -36,6 +36,16 @@ def test_everything_that_is_wrong_with_hooks_is_said_at_once(tmp_path: Path) -> 
     assert said[3:] == [f"two hooks are called '{HERE}:freeze'", "two hooks are called 'webhook'"]
 
 
+@pytest.mark.parametrize(
+    "target", ["a" * 2000 + ":x", "a." * 1000 + "a:x", "os:" + "a" * 2000, "os:" + "a." * 1000 + "a"]
+)
+def test_a_target_of_any_length_gets_a_short_line(target: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_hook(target)
+
+    assert len(str(caught.value)) < 500
+
+
 def test_hook_is_found_by_module_and_name(tmp_path: Path) -> None:
     assert load_hook(f"{HERE}:freeze") is freeze
     (tmp_path / "policy_of_test_finding.py").write_text("def review(request): ...\n")

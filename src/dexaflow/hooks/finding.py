@@ -18,10 +18,12 @@ __all__ = ["load_hook", "load_hooks", "names_a_hook"]
 
 _TARGET = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*", re.ASCII)
 
+_MAX_TARGET_CHARACTERS = 300
+
 
 def names_a_hook(written: str) -> bool:
-    """Whether it is a `package.module:name`."""
-    return _TARGET.fullmatch(written) is not None
+    """Whether it is a `package.module:name`, of a length that a message can quote more than once."""
+    return len(written) <= _MAX_TARGET_CHARACTERS and _TARGET.fullmatch(written) is not None
 
 
 def load_hooks(
