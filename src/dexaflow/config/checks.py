@@ -16,6 +16,7 @@ __all__ = ["check_together"]
 
 WEBHOOK = "execution.admission.webhook"
 UNIT = "execution.unit"
+_MAX_PATH = 300  # characters of a path that are quoted: its end tells which file
 
 
 def check_together(values: Mapping[str, Any], broken: frozenset[str]) -> Iterator[ConfigError]:
@@ -87,15 +88,15 @@ def _ca_problem(path: Path) -> tuple[str, str] | None:
     try:
         client_context(content)
     except TrustError as error:
-        return f"{quoted(str(path))}: {error}", "name a file of PEM certificates"
+        return f"{quoted(str(path), _MAX_PATH)}: {error}", "name a file of PEM certificates"
     return None
 
 
 def _named(path: Path, problem: str) -> str:
     """Return what is wrong with a file, and which one, as far as that is a path: people mix up paths and secrets."""
     if os.path.lexists(path) or re.fullmatch(r"\.[a-z]{2,6}", path.suffix):
-        return f"{quoted(str(path))} {problem}"
-    return f"{problem} in {quoted(str(path.parent))}" if path.parent.is_dir() else problem
+        return f"{quoted(str(path), _MAX_PATH)} {problem}"
+    return f"{problem} in {quoted(str(path.parent), _MAX_PATH)}" if path.parent.is_dir() else problem
 
 
 def _token_problem(path: Path) -> tuple[str, str] | None:
