@@ -320,6 +320,24 @@ async def test_changes_that_hold_the_token_are_no_answer(
             assert caught.value.cause.endswith("response.changes hold the token that the endpoint is asked with")
 
 
+async def test_a_label_that_holds_the_word_which_a_short_token_is_stands(tmp_path: Path) -> None:
+    """A token for a trial is often a word; the hook is not broken by it."""
+    (tmp_path / "token").write_text("test")
+
+    async def script(peer: Peer) -> None:
+        while (body := await peer.question()) is not None:
+            peer.send(decided(body, decision="admit", changes={"labels": {"stage": "test-2"}}))
+
+    async with (
+        Endpoint(script) as endpoint,
+        WebhookCaller(endpoint.url, timeout=LONG, token_file=tmp_path / "token") as caller,
+    ):
+        answered = await caller.ask(a_request())
+
+    assert isinstance(answered.decision, Admit)
+    assert answered.decision.changes.labels == {"stage": "test-2"}
+
+
 async def test_connections_made_under_the_old_bundle_are_closed(
     tmp_path: Path, ca: trustme.CA, server_tls: ssl.SSLContext
 ) -> None:

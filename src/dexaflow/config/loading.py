@@ -182,9 +182,8 @@ def _flatten(
     """Put what the file sets into `given`, by key."""
     for name, node in section.entries.items():
         key = f"{prefix}{name}"
-        if (
-            "." in name.partition(":")[0]
-        ):  # never a name of ours, and `a.b:` beside `a: {b: }` would be one key given twice
+        # A dot is never in a name of ours, and `a.b:` beside `a: {b: }` would be one key given twice.
+        if "." in name.partition(":")[0]:
             fix = f"write it as {_nested(key)}" if key in keys or key in sections else "write one name a level"
             problems.append(ConfigError(quotable_key(key), "unknown key", fix))
         elif key in keys:
