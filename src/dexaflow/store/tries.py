@@ -53,7 +53,8 @@ def retry_due_attempts(tx: Tx, limit: int = 200) -> int:
 def new_try(tx: Tx, attempt_id: str, event: Event, *froms: State) -> str | None:
     """Keep this try in the history and begin the next one with nothing carried over. Returns its id, or None if moved.
 
-    A try that never came to be due (never scheduled) is not counted as one.
+    No admit, reason or slot of the old try is the new one's (R1.6, R6.3). A try that never came to be due (never
+    scheduled) is not counted as one.
     """
     row = tx.one("SELECT * FROM task_instances WHERE attempt_id = :a", a=attempt_id)
     if row is None or State(row.state) not in froms:
