@@ -59,6 +59,7 @@ class Walk:
         self.root = server.root
         self.plan = Plan(self.root)
         self._looked_at: set[str] = set()
+        self._published = 0
         (self.root / "locks").mkdir()
         (self.root / "tmp").mkdir()
         (self.root / "mark").write_text(MARK)
@@ -69,9 +70,10 @@ class Walk:
         self.publish()
         policy.rules(RULES)
 
-    def publish(self, comment: str = "") -> None:
-        """Write the DAG file; another `comment` makes another version of it."""
-        self.server.write_dag("walk", WALK.format(here=self.root) + f"# {comment}\n")
+    def publish(self) -> None:
+        """Write the DAG file, each time as a version that was not there before."""
+        self._published += 1
+        self.server.write_dag("walk", WALK.format(here=self.root) + f"# {self._published}\n")
 
     def unended(self) -> list[str]:
         """Return the runs that have not ended."""
