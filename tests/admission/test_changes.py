@@ -3,13 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dexaflow.admission.changes import Applied, Merges, NotAllowed, apply_changes
+from dexaflow.admission import changes as changes_module
+from dexaflow.admission.changes import Applied, Merges, NotAllowed, apply_changes, applying_changes
 from dexaflow.admission.decisions import Changes, admit
+from dexaflow.base.in_steps import at_once
 from dexaflow.kube.tolerations import Toleration
 from dexaflow.model.execution import Execution
 from dexaflow.policy.checked import Setting
@@ -269,6 +272,37 @@ def test_a_merge_met_before_is_what_it_would_be_now(data: st.DataObject) -> None
         if data.draw(st.booleans()):
             change = replace(change)  # an object that is dropped at once
         assert merges.apply(change, own, of, lists) == apply_changes(change, own, of, by="hook:webhook", allowed=lists)
+
+
+any_maps = st.dictionaries(st.sampled_from(["a", "b", "c.d/e", "zone", "team", "dexaflow.io/x", "?"]), values)
+long_notes = st.sampled_from(["x" * 150_000, "y" * 120_000])
+
+
+@given(
+    changes=st.builds(
+        Changes,
+        node_selector=any_maps,
+        tolerations=tolerations,
+        labels=any_maps,
+        annotations=any_maps | st.dictionaries(keys, long_notes),
+        priority_class_name=st.sampled_from(["", "batch-low", "other"]),
+        service_account=st.sampled_from(["", "etl", "default", "other"]),
+    ),
+    own_tolerations=tolerations,
+)
+def test_changes_made_in_steps_are_those_made_at_once(
+    changes: Changes, own_tolerations: tuple[Toleration, ...]
+) -> None:
+    """R5: however many they are. The same first problem, the same pod, the same settings in the same order."""
+    own = replace(OWN, tolerations=own_tolerations)
+    settings = tuple(
+        Setting(field, key, "x", "author")
+        for field, key in [("labels", "team"), ("service_account", ""), ("annotations", "a"), ("node_selector", "zone")]
+    )
+    with mock.patch.object(changes_module, "_A_STEP", 2):
+        in_steps = at_once(applying_changes(changes, own, settings, by="hook:h", allowed=OPEN))
+
+    assert in_steps == apply_changes(changes, own, settings, by="hook:h", allowed=OPEN)
 
 
 def test_what_merges_remember_is_bounded() -> None:

@@ -1,15 +1,17 @@
 """What a hook may change, and what the pod is after it (R5)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from dexaflow.admission.decisions import Changes
-from dexaflow.base.in_steps import Steps, at_once
+from dexaflow.base.in_steps import Steps
 from dexaflow.base.text import quoted
 from dexaflow.kube.annotations import annotations_size_problem
 from dexaflow.kube.names import (
     annotation_key_problem,
+    is_plain,
     is_reserved,
     label_key_problem,
     label_value_problem,
@@ -69,7 +71,8 @@ def apply_changes(
         settings: Who set each part of `execution`.
         by: Who asks, as a setting says it: `hook:<name>`.
     """
-    return at_once(applying_changes(changes, execution, settings, by=by, allowed=allowed))
+    refused = _not_allowed(changes, allowed)
+    return refused or _fitting(_made(changes, execution, settings, by), execution)
 
 
 def are_many(changes: Changes) -> bool:
@@ -83,43 +86,33 @@ def applying_changes(
     changes: Changes, execution: Execution, settings: tuple[Setting, ...], *, by: str, allowed: AllowLists
 ) -> Steps[Applied | NotAllowed]:
     """`apply_changes` in steps of a few milliseconds: an answer has room for thousands of changes."""
-    refused = yield from _not_allowed(changes, allowed)
-    if refused is not None:
-        return refused
-    made = _Made(by)
-    tolerations = execution.tolerations
-    if changes.tolerations:
-        known = frozenset(tolerations)
-        new = [t for t in dict.fromkeys(changes.tolerations) if t not in known]
-        for position, toleration in enumerate(new, start=len(tolerations)):
-            made.note("tolerations", str(position), toleration_text(toleration))
-            if not position % _A_STEP:
-                yield
-        tolerations = (*tolerations, *new)
-    node_selector, labels, annotations = execution.node_selector, execution.labels, execution.annotations
-    if changes.node_selector:
-        node_selector = yield from made.merged("node_selector", node_selector, changes.node_selector)
-    if changes.labels:
-        labels = yield from made.merged("labels", labels, changes.labels)
-    if changes.annotations:
-        annotations = yield from made.merged("annotations", annotations, changes.annotations)
-    result = Execution(
-        made.replaced("service_account", execution.service_account, changes.service_account),
-        node_selector,
-        tolerations,
-        labels,
-        annotations,
-        made.replaced("priority_class_name", execution.priority_class_name, changes.priority_class_name),
-    )
-    fresh = made.fresh
-    if not fresh:
-        return Applied(execution, settings, changed=False)
-    if result.annotations is not execution.annotations:
-        problem = annotations_size_problem(result.annotations)
-        if problem is not None:
-            return NotAllowed("annotations", f"annotations, merged with the task's own: {problem}")
-    kept = tuple(s for s in settings if s[:2] not in fresh) if made.over_earlier else settings
-    return Applied(result, (*kept, *fresh.values()), changed=True)
+    for piece in _pieces(changes):
+        refused = _not_allowed(piece, allowed)
+        if refused is not None:
+            return refused
+        yield
+    result = Applied(execution, settings, changed=False)
+    for piece in _pieces(changes):
+        made = _made(piece, result.execution, result.settings, by)
+        result = Applied(made.execution, made.settings, changed=result.changed or made.changed)
+        yield
+    return _fitting(result, execution)
+
+
+def _pieces(changes: Changes) -> Iterator[Changes]:
+    """Return the same changes as several, each of which takes a step."""
+    yield from (Changes(node_selector=some) for some in _some_of(changes.node_selector))
+    for start in range(0, len(changes.tolerations), _A_STEP):
+        yield Changes(tolerations=changes.tolerations[start : start + _A_STEP])
+    yield from (Changes(labels=some) for some in _some_of(changes.labels))
+    yield from (Changes(annotations=some) for some in _some_of(changes.annotations))
+    yield Changes(priority_class_name=changes.priority_class_name, service_account=changes.service_account)
+
+
+def _some_of(entries: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+    left = iter(entries.items())
+    while some := dict(islice(left, _A_STEP)):
+        yield some
 
 
 _MOST_REMEMBERED: Final = 128
@@ -173,32 +166,75 @@ class Merges:
         return applying_changes(changes, execution, settings, by=self._by, allowed=allowed)
 
 
+def _made(changes: Changes, execution: Execution, settings: tuple[Setting, ...], by: str) -> Applied:
+    """Make changes that are allowed."""
+    made = _Made(by)
+    tolerations = execution.tolerations
+    node_selector, labels, annotations = execution.node_selector, execution.labels, execution.annotations
+    if changes.node_selector:
+        node_selector = made.merged("node_selector", node_selector, changes.node_selector)
+    if changes.tolerations:
+        known = frozenset(tolerations)
+        new = [t for t in dict.fromkeys(changes.tolerations) if t not in known]
+        for position, toleration in enumerate(new, start=len(tolerations)):
+            made.note("tolerations", str(position), toleration_text(toleration))
+        tolerations = (*tolerations, *new)
+    if changes.labels:
+        labels = made.merged("labels", labels, changes.labels)
+    if changes.annotations:
+        annotations = made.merged("annotations", annotations, changes.annotations)
+    result = Execution(
+        made.replaced("service_account", execution.service_account, changes.service_account),
+        node_selector,
+        tolerations,
+        labels,
+        annotations,
+        made.replaced("priority_class_name", execution.priority_class_name, changes.priority_class_name),
+    )
+    fresh = made.fresh
+    if not fresh:
+        return Applied(execution, settings, changed=False)
+    kept = settings
+    if made.over_earlier:
+        anew = {setting[:2] for setting in fresh}
+        kept = tuple(setting for setting in settings if setting[:2] not in anew)
+    return Applied(result, (*kept, *fresh), changed=True)
+
+
+def _fitting(result: Applied, before: Execution) -> Applied | NotAllowed:
+    """Judge what cannot be told of one change alone: the size of all annotations together."""
+    if result.execution.annotations is not before.annotations:
+        problem = annotations_size_problem(result.execution.annotations)
+        if problem is not None:
+            return NotAllowed("annotations", f"annotations, merged with the task's own: {problem}")
+    return result
+
+
 class _Made:
-    """What of the changes makes a difference: a setting for each, by field and key."""
+    """What of the changes makes a difference: a setting for each."""
 
     __slots__ = ("_by", "fresh", "over_earlier")
 
     def __init__(self, by: str) -> None:
         self._by = by
-        self.fresh: dict[tuple[str, str], Setting] = {}
+        self.fresh: list[Setting] = []
         self.over_earlier = False  # something that was set before is set anew
 
     def note(self, field: str, key: str, value: str) -> None:
-        self.fresh[field, key] = Setting(field, key, value, self._by)
+        self.fresh.append(Setting(field, key, value, self._by))
 
-    def merged(self, field: str, own: Mapping[str, str], asked: Mapping[str, str]) -> Steps[Mapping[str, str]]:
+    def merged(self, field: str, own: Mapping[str, str], asked: Mapping[str, str]) -> Mapping[str, str]:
         result: dict[str, str] | None = None
-        for n, (key, value) in enumerate(asked.items(), start=1):
-            if not n % _A_STEP:
-                yield
+        for key, value in asked.items():
             before = own.get(key)
             if before == value:
                 continue
             if result is None:
                 result = dict(own)
             result[key] = value
-            self.note(field, key, value)
-            self.over_earlier |= before is not None
+            self.fresh.append(Setting(field, key, value, self._by))
+            if before is not None:
+                self.over_earlier = True
         return own if result is None else MappingProxyType(result)
 
     def replaced(self, field: str, own: str, asked: str) -> str:
@@ -209,32 +245,28 @@ class _Made:
         return asked
 
 
-def _not_allowed(changes: Changes, allowed: AllowLists) -> Steps[NotAllowed | None]:
+def _not_allowed(changes: Changes, allowed: AllowLists) -> NotAllowed | None:
     """Return the first change that may not be made, whatever the task has (R5.2)."""
-    for n, (key, value) in enumerate(changes.labels.items(), start=1):
-        if not n % _A_STEP:
-            yield
-        problem = _reserved(key) or label_key_problem(key) or _value_problem(value)
-        if problem is not None:
-            return NotAllowed("labels", f"label {_named(key)}: {problem}")
-    for n, key in enumerate(changes.annotations, start=1):
-        if not n % _A_STEP:
-            yield
-        problem = _reserved(key) or annotation_key_problem(key)
-        if problem is not None:
-            return NotAllowed("annotations", f"annotation {_named(key)}: {problem}")
-    for n, (key, value) in enumerate(changes.node_selector.items(), start=1):
-        if not n % _A_STEP:
-            yield
+    for key, value in changes.node_selector.items():
+        if is_plain(key, value):
+            continue
         problem = label_key_problem(key) or _value_problem(value)
         if problem is not None:
             return NotAllowed("node_selector", f"node_selector {_named(key)}: {problem}")
-    for n, toleration in enumerate(changes.tolerations, start=1):
-        if not n % _A_STEP:
-            yield
+    for toleration in changes.tolerations:
         problem = toleration_problem(toleration)
         if problem is not None:
             return NotAllowed("tolerations", f"toleration {_named(toleration.key)}: {problem}")
+    for key, value in changes.labels.items():
+        if is_plain(key, value):  # without a prefix, so not of ours
+            continue
+        problem = _reserved(key) or label_key_problem(key) or _value_problem(value)
+        if problem is not None:
+            return NotAllowed("labels", f"label {_named(key)}: {problem}")
+    for key in changes.annotations:
+        problem = _reserved(key) or annotation_key_problem(key)
+        if problem is not None:
+            return NotAllowed("annotations", f"annotation {_named(key)}: {problem}")
     if changes.priority_class_name:
         problem = _priority_class_not_allowed(changes.priority_class_name, allowed.priority_classes)
         if problem is not None:

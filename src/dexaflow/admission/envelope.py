@@ -20,7 +20,7 @@ from dexaflow.admission.decisions import (
     Request,
     well_formed,
 )
-from dexaflow.admission.decoding import PLACEMENT, decoding_answer, frozen, placement_values
+from dexaflow.admission.decoding import PLACEMENT, Answer, decode_quickly, decoding_answer, frozen, placement_values
 from dexaflow.admission.golang_json import Flag, Record, Text, TextMap, Whole
 from dexaflow.base.errors import DexaflowError
 from dexaflow.base.in_steps import Steps, at_once
@@ -218,7 +218,8 @@ def read_answer(body: bytes, uid: str | None) -> Decision:
     Raises:
         AnswerError: the answer is not well-formed, or does not answer this question.
     """
-    return at_once(_reading_answer(body, uid))
+    quick = decode_quickly(body)
+    return at_once(_reading_answer(body, uid)) if quick is None else _decided(quick, uid)
 
 
 def _reading_answer(body: bytes, uid: str | None) -> Steps[Decision]:
@@ -227,6 +228,11 @@ def _reading_answer(body: bytes, uid: str | None) -> Steps[Decision]:
     except golang_json.Fault as fault:
         problem = f"the answer cannot be read: {fault}"
         raise AnswerError(fault.cause.value, problem, ambiguous=fault.duplicate) from fault
+    return _decided(decoded, uid)
+
+
+def _decided(decoded: Answer, uid: str | None) -> Decision:
+    """Return what a decoded answer to this question decides. Raises `AnswerError`."""
     if decoded.api_version != API_VERSION:
         raise AnswerError("api_version", f"api_version must be {API_VERSION}, not {quoted(decoded.api_version)}")
     if decoded.kind != KIND:

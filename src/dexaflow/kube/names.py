@@ -14,6 +14,7 @@ __all__ = [
     "annotation_key_problem",
     "dns1123_label_problem",
     "dns1123_subdomain_problem",
+    "is_plain",
     "is_reserved",
     "label_key_problem",
     "label_value_problem",
@@ -41,6 +42,11 @@ _LABEL_RULE = "must be lower case letters, digits and '-', with a letter or digi
 _TO_LOWER = str.maketrans(
     {**{chr(code): chr(code + 32) for code in range(ord("A"), ord("Z") + 1)}, "\u212a": "k", "\u0130": "i"}
 )
+
+
+def is_plain(key: str, value: str) -> bool:
+    """Whether a label is as most are: right, its key without a prefix, its value not empty. Others may be right too."""
+    return _PLAIN.fullmatch(key) is not None and _PLAIN.fullmatch(value) is not None
 
 
 def label_key_problem(key: str) -> str | None:
