@@ -201,8 +201,9 @@ class Dispatcher:
             due, next_due = await self._store.do(look)
             for attempt in due:
                 self._recheck_one(group, attempt, probe="")
-            if len(due) == room:  # at the pace's limit: the end of an ask wakes us
+            if due:
                 await asyncio.sleep(_GATHER_SECONDS)
+            if len(due) == room:  # at the pace's limit: the end of an ask wakes us
                 return wait
             if next_due is not None:
                 wait = min(wait, max(0.01, next_due - self._up()))
