@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import httpx
+import pytest
 
 from dexaflow.model.dags import TaskSpec
 from dexaflow.model.states import State
@@ -39,7 +40,7 @@ async def test_dags_and_their_errors(api: httpx.AsyncClient, database: Database)
     shown = await api.get(f"{V1}/dags/nightly_etl")
     assert shown.json()["tasks"][0]["environment"] == ["API_KEY"]
     assert "hunter2" not in shown.text
-    errors = (await api.get(f"{V1}/dags/errors")).json()["errors"]
+    errors = (await api.get(f"{V1}/dag-errors")).json()["errors"]
     assert (errors[0]["file"], errors[0]["line"], errors[0]["cause"]) == (
         "broken.py",
         3,
@@ -48,6 +49,16 @@ async def test_dags_and_their_errors(api: httpx.AsyncClient, database: Database)
     paused = await api.patch(f"{V1}/dags/nightly_etl", json={"is_paused": True})
     assert paused.json()["is_paused"] is True
     assert (await api.get(f"{V1}/dags", params={"is_paused": True})).json()["total_entries"] == 1
+
+
+@pytest.mark.parametrize("dag_id", ["errors", "runs", "tasks", "dags", "ask-now", "details"])
+async def test_a_dag_may_be_called_like_a_part_of_an_address(
+    api: httpx.AsyncClient, database: Database, dag_id: str
+) -> None:
+    database.dag(a_dag(dag_id, TaskSpec("extract", "bash", bash_command="true")))
+    for path in (f"{V1}/dags/{dag_id}", f"/api/v2/dags/{dag_id}", f"/api/v2/dags/{dag_id}/details"):
+        assert (await api.get(path)).json()["dag_id"] == dag_id
+    assert (await api.post(f"{V1}/dags/{dag_id}/runs", json={})).status_code == 201
 
 
 async def test_a_run_is_triggered_cancelled_and_cleared_by_someone(
@@ -108,7 +119,7 @@ async def test_a_filter_that_names_nothing_there_is_is_not_found(api: httpx.Asyn
     database.dag()
     database.run()
     database.dag_error(tenant_id="globex")
-    for path in ("dags", "dags/errors", "runs", "holds"):
+    for path in ("dags", "dag-errors", "runs", "holds"):
         known = [(await api.get(f"{V1}/{path}", params={"tenant_id": t})).status_code for t in ("acme", "globex")]
         assert known == [200, 200]
         unknown = await api.get(f"{V1}/{path}", params={"tenant_id": "nothere"})
@@ -132,6 +143,7 @@ async def test_pools_are_set_by_name(api: httpx.AsyncClient) -> None:
     assert (await api.put(f"{V1}/pools/small", json={"slots": 2})).json()["open_slots"] == 2
     assert (await api.put(f"{V1}/pools/small", json={"slots": 3, "description": "x"})).json()["slots"] == 3
     assert (await api.put(f"{V1}/pools/small", json={"slots": 4})).json()["description"] == "x"
+    assert (await api.put(f"{V1}/pools/small", json={"slots": 5.0})).json()["slots"] == 5  # one number to JSON Schema
 
 
 async def test_an_admitted_attempt_is_explained_key_by_key(api: httpx.AsyncClient, database: Database) -> None:

@@ -18,7 +18,7 @@ def test_json_is_the_apis_answer_to_the_letter(served: Served) -> None:
     for command, path in (
         (("dags", "list"), "/dexaflow/v1/dags"),
         (("dags", "show", "etl"), "/dexaflow/v1/dags/etl"),
-        (("dags", "errors"), "/dexaflow/v1/dags/errors"),
+        (("dags", "errors"), "/dexaflow/v1/dag-errors"),
     ):
         assert served.json(*command) == served.server.get(path)
 

@@ -1,5 +1,8 @@
 """A real server with something in it, for whoever asks it everything."""
 
+import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,7 +10,7 @@ from pathlib import Path
 from tests.fuzz.api import Asked, ask_everything
 from tests.system.lite import Lite, lite
 
-__all__ = ["ask_a_real_server", "busy_server"]
+__all__ = ["ask_a_real_server", "ask_by_its_own_program", "busy_server"]
 
 _DAGS = """
 from dexaflow import DAG, bash, task
@@ -74,4 +77,27 @@ def ask_a_real_server(root: Path, examples: int) -> Asked:
             asked.findings.setdefault(("the log", "Traceback"), server.log()[-3000:])
         if not asked.findings and server.stop() != 0:
             asked.findings["the server", "stop"] = "it did not end in order"
+    return asked
+
+
+def ask_by_its_own_program(root: Path, examples: int) -> Asked:
+    """Have schemathesis' program ask a server, with all its checks but one: a pool that is gone may be made anew."""
+    asked = Asked()
+    with busy_server(root) as (server, _):
+        command = [
+            *(str(Path(sys.executable).with_name("schemathesis")), "run", f"{server.url}/openapi.json", "--no-color"),
+            *("--header", f"Authorization: Bearer {server.token}", "--checks", "all", "-n", str(examples)),
+            *(
+                "--exclude-checks",
+                "use_after_free",
+                "--exclude-path-regex",
+                "/events$",
+            ),  # a run that goes on has no end
+        ]
+        ended = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+        log = server.log()
+    count = re.search(r"([0-9]+) generated", ended.stdout)
+    asked.statuses["everything", 0] = int(count[1]) if count else 0
+    if ended.returncode or "Traceback" in log:
+        asked.findings["schemathesis", "run"] = f"{ended.stdout[-20_000:]}\n{ended.stderr[-2_000:]}"
     return asked

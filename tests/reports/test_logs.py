@@ -35,6 +35,14 @@ def test_a_piece_beyond_the_end_is_not_taken_and_the_sender_learns_where_to_go_o
     assert logs.read("r", "t", 1, 0, 100) == b""
 
 
+@pytest.mark.parametrize("offset", [5, 6, 2**31, 919_133_806_697_004, 2**53, 2**63 - 1, 2**80])
+def test_beyond_its_end_a_log_is_empty_however_far(tmp_path: Path, offset: int) -> None:
+    """No file system seeks as far as a caller may count."""
+    logs = LogFiles(tmp_path)
+    logs.append("r", "t", 1, 0, b"hello")
+    assert logs.read("r", "t", 1, offset, 10) == b""
+
+
 def test_tries_have_logs_of_their_own_and_go_with_their_run(tmp_path: Path) -> None:
     logs = LogFiles(tmp_path)
     logs.append("r", "t", 1, 0, b"one")

@@ -77,7 +77,7 @@ def _outcomes(names: list[str], given: argparse.Namespace) -> Iterator[Outcome]:
 def _api(seconds: float, findings: Path) -> Outcome:
     """Ask server after server everything until the time is over, or an answer is not as documented."""
     from tests.fuzz.agents import ask_the_doors
-    from tests.fuzz.world import ask_a_real_server
+    from tests.fuzz.world import ask_a_real_server, ask_by_its_own_program
 
     began, requests, said = time.monotonic(), 0, ""
     while not said and (not requests or time.monotonic() - began < seconds):
@@ -85,6 +85,7 @@ def _api(seconds: float, findings: Path) -> Outcome:
             examples = 2 if seconds < 60 else 40
             asked = [
                 ask_a_real_server(Path(folder) / "people", examples),
+                ask_by_its_own_program(Path(folder) / "program", examples),
                 ask_the_doors(Path(folder) / "agents", examples),
             ]
         requests += sum(one.requests for one in asked)

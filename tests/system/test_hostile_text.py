@@ -125,7 +125,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lite]:
             made.in_state(run_of(made), task, "failed")
         for task in ("annotated", "threads", "speaks", "gives"):
             made.in_state(run_of(made), task, "success")
-        wait_for(lambda: len(made.get("/dexaflow/v1/dags/errors")["errors"]) >= 3, what="the files' errors")
+        wait_for(lambda: len(made.get("/dexaflow/v1/dag-errors")["errors"]) >= 3, what="the files' errors")
         yield made
 
 
@@ -299,7 +299,7 @@ def test_what_cannot_be_kept_whole_is_refused_and_not_cut_in_silence(server: Lit
         status, answer = send(server, "POST", path, body, {})
         assert status in (400, 422), answer
         assert not NEVER.findall(answer.decode())
-    errors = {error["file"]: error["cause"] for error in server.get("/dexaflow/v1/dags/errors")["errors"]}
+    errors = {error["file"]: error["cause"] for error in server.get("/dexaflow/v1/dag-errors")["errors"]}
     assert "NUL" in errors["nuls.py"] or "surrogate" in errors["nuls.py"]
     assert all(len(cause) <= 500 and not NEVER.findall(cause) for cause in errors.values())
 

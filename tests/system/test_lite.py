@@ -82,7 +82,7 @@ def test_what_is_kept_in_a_data_folder_inside_the_dag_folder_is_no_dag_file(serv
     wait_for(lambda: server.get("/dexaflow/v1/dags")["dags"] == [], what="the DAG to be gone")
     server.write_dag("other", HELLO.replace("hello", "other"))
     wait_for(lambda: [d["dag_id"] for d in server.get("/dexaflow/v1/dags")["dags"]] == ["other"], what="the new one")
-    assert server.get("/dexaflow/v1/dags/errors")["errors"] == []
+    assert server.get("/dexaflow/v1/dag-errors")["errors"] == []
 
 
 def test_bad_dag_files_are_reported_with_file_line_and_cause_and_harm_nobody(server: Lite) -> None:
@@ -98,8 +98,8 @@ def test_bad_dag_files_are_reported_with_file_line_and_cause_and_harm_nobody(ser
     )
     server.start()
     assert server.ended(server.trigger("hello")) == "success"
-    wait_for(lambda: len(server.get("/dexaflow/v1/dags/errors")["errors"]) == 4, what="four errors")
-    errors = {e["file"]: e for e in server.get("/dexaflow/v1/dags/errors")["errors"]}
+    wait_for(lambda: len(server.get("/dexaflow/v1/dag-errors")["errors"]) == 4, what="four errors")
+    errors = {e["file"]: e for e in server.get("/dexaflow/v1/dag-errors")["errors"]}
     assert errors["raises.py"]["line"] == 3
     assert "no such table" in errors["raises.py"]["cause"]
     assert errors["broken.py"]["line"] == 2
@@ -111,7 +111,7 @@ def test_what_is_wrong_with_a_file_goes_with_the_file_also_while_no_server_is_up
     """Whether its DAGs never came, or have come; whether it was read or could not be looked at."""
 
     def wrong() -> set[str]:
-        return {error["file"] for error in server.get("/dexaflow/v1/dags/errors")["errors"]}
+        return {error["file"] for error in server.get("/dexaflow/v1/dag-errors")["errors"]}
 
     server.write_dag("never", "import dexaflow\nraise ValueError\n")
     server.write_dag("stays", "import dexaflow\nraise ValueError\n")
@@ -182,7 +182,7 @@ def test_what_the_policy_no_longer_allows_is_rejected_at_dispatch_and_never_aske
     assert (task["state"], task["try_number"]) == ("failed", 1)
     assert "placement allowlist" in task["reason"]
     assert len(policy.asked) == asked
-    errors = wait_for(lambda: server.get("/dexaflow/v1/dags/errors")["errors"], what="the import error")
+    errors = wait_for(lambda: server.get("/dexaflow/v1/dag-errors")["errors"], what="the import error")
     assert "placement allowlist" in errors[0]["cause"]
     assert "where" in errors[0]["cause"]
 
@@ -194,7 +194,7 @@ def test_the_tenant_comes_from_the_folder_and_one_tenants_names_are_not_anothers
     server.start()
     dags = server.get("/dexaflow/v1/dags")["dags"]
     assert len(dags) == 1
-    errors = server.get("/dexaflow/v1/dags/errors")["errors"]
+    errors = server.get("/dexaflow/v1/dag-errors")["errors"]
     assert "already taken" in errors[0]["cause"]
     assert dags[0]["tenant_id"] != errors[0]["tenant_id"]
 
@@ -210,7 +210,7 @@ def test_a_renamed_tenant_keeps_its_dags_and_what_is_held_stays_held(server: Lit
     server.config["tenants"] = {"acme-corp": str(server.dags)}
     server.start()
     assert [dag["tenant_id"] for dag in server.get("/dexaflow/v1/dags")["dags"]] == ["acme-corp"]
-    assert server.get("/dexaflow/v1/dags/errors")["errors"] == []
+    assert server.get("/dexaflow/v1/dag-errors")["errors"] == []
     assert (server.run(run_id)["tenant_id"], server.task(run_id, "wait")["state"]) == ("acme", "held")
     assert server.run(server.trigger("etl"))["tenant_id"] == "acme-corp"
 

@@ -230,7 +230,7 @@ def test_a_dag_whose_file_is_renamed_goes_on_under_its_new_name(server: Lite) ->
     wait_for(lambda: [d["file"] for d in server.get("/dexaflow/v1/dags")["dags"]] == ["new.py"], what="the new name")
     assert server.ended(server.trigger("old")) == "success"
     assert marker.read_text() == "t0\nt0\n"
-    assert server.get("/dexaflow/v1/dags/errors")["errors"] == []
+    assert server.get("/dexaflow/v1/dag-errors")["errors"] == []
 
 
 def test_the_token_is_printed_to_a_terminal(server: Lite) -> None:

@@ -110,8 +110,46 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
                     operation["responses"]["422"] = said
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
+    schemas["AnyValue"] = _ANY_VALUE
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            _without_nul([operation.get("parameters"), operation.get("requestBody")], schemas, set())
     _without_requirements(document)
     return document
+
+
+# What `front` and `bodies` refuse of any address and any body, in the document's words.
+_NO_NUL = "^[^\\u0000]*$"
+_ANY_OBJECT = {"propertyNames": {"pattern": _NO_NUL}, "additionalProperties": {"$ref": "#/components/schemas/AnyValue"}}
+_ANY_VALUE = {
+    "title": "AnyValue",
+    "description": "JSON, without NUL characters.",
+    "anyOf": [
+        {"type": "string", "pattern": _NO_NUL},
+        {"type": ["number", "boolean", "null"]},
+        {"type": "array", "items": {"$ref": "#/components/schemas/AnyValue"}},
+        {"type": "object", **_ANY_OBJECT},
+    ],
+}
+
+
+def _without_nul(node: Any, schemas: dict[str, Any], seen: set[str]) -> None:  # Any: JSON
+    """Say in all that a request may hold, as far as it follows from `node`, that no text has a NUL."""
+    if isinstance(node, list):
+        for value in node:
+            _without_nul(value, schemas, seen)
+    elif isinstance(node, dict):
+        if node.get("type") == "string" and not node.keys() & {"pattern", "enum", "const", "format"}:
+            node["pattern"] = _NO_NUL
+        if node.get("additionalProperties") is True:
+            node |= _ANY_OBJECT
+            return
+        name = str(node.get("$ref", "")).rpartition("/")[2]
+        if name and name not in seen:
+            seen.add(name)
+            _without_nul(schemas[name], schemas, seen)
+        for value in node.values():
+            _without_nul(value, schemas, seen)
 
 
 def _without_requirements(node: Any) -> None:  # Any: JSON

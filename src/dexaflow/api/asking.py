@@ -3,13 +3,22 @@ ignored would answer another question than the one asked.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypedDict, get_args, get_origin
 
 from fastapi import Request
 from fastapi.routing import APIRoute
-from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    WithJsonSchema,
+)
 
 from dexaflow.api.problems import Problem
 from dexaflow.api.services import MAX_PAGE
@@ -17,14 +26,20 @@ from dexaflow.store.reading_filters import Order, Span
 
 __all__ = [
     "MAX_INT",
+    "SORTING",
+    "WHOLE",
     "AirflowPage",
     "Moment",
     "Name",
+    "Never",
+    "NotChosen",
     "PageArgs",
     "Pattern",
     "Query",
+    "among",
     "none_unknown_or_twice",
     "order_of",
+    "sortable",
     "spans_of",
 ]
 
@@ -54,6 +69,34 @@ def _written(value: object) -> object:
 Moment = Annotated[AwareDatetime, BeforeValidator(_written), AfterValidator(_storable)]
 
 
+# Airflow's fields that we know and cannot do: the document allows null alone, and another value is told why not.
+NotChosen = Annotated[Moment | None, WithJsonSchema({"type": "null"})]
+Never = Annotated[StrictBool | None, WithJsonSchema({"anyOf": [{"const": False}, {"type": "null"}]})]
+
+
+def _whole(value: object) -> object:
+    """Take `5.0` for 5, as JSON Schema does: not every client tells them apart."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+WHOLE = BeforeValidator(_whole)  # last in an `Annotated`: what stands after it is not in the document
+
+
+def among(words: Iterable[str]) -> Any:  # Any: what pydantic's `Field` returns
+    """Return a `Field` that the document says to be one of `words`; the route refuses others in its own words."""
+    return Field(max_length=250, json_schema_extra={"enum": list(words)})
+
+
+def sortable(columns: Iterable[str]) -> Any:  # Any: what pydantic's `Field` returns
+    """Return a `Field` for one entry of `order_by`, as the document has it; `order_of` refuses others."""
+    return Field(max_length=250, json_schema_extra={"pattern": f"^-?({'|'.join(columns)})$"})
+
+
+SORTING: Any = Field(
+    default_factory=list, max_length=5, description="Fields to sort by; `-` before a field: descending."
+)
+
+
 class PageArgs(TypedDict):
     """What every paged list of the reader takes."""
 
@@ -72,10 +115,7 @@ class AirflowPage(Query):
 
     limit: Annotated[int, Field(ge=0, description=f"Rows wanted; at most {MAX_PAGE} come at once.")] = 50
     offset: Annotated[int, Field(ge=0, le=MAX_INT)] = 0
-    order_by: Annotated[
-        list[Name],
-        Field(default_factory=list, max_length=5, description="Fields to sort by; `-` before a field: descending."),
-    ]
+    order_by: Annotated[list[Name], SORTING]
 
     @property
     def page(self) -> PageArgs:

@@ -43,7 +43,7 @@ def list_dags(
 
     with connected(data) as client:
         found = client.rows(own("dags"), "dags", {"tenant_id": tenant, "include_inactive": everything})
-        errors = client.get(own("dags", "errors"), {"tenant_id": tenant, "limit": 1})["total_entries"]
+        errors = client.get(own("dag-errors"), {"tenant_id": tenant, "limit": 1})["total_entries"]
     if output is Output.JSON:
         print_json(found)
         return
@@ -164,7 +164,7 @@ def list_errors(tenant: Tenant = None, data: Data = None, output: Shown = Output
     from dexaflow.cli.moments import local_now, short
 
     with connected(data) as client:
-        found = client.rows(own("dags", "errors"), "errors", {"tenant_id": tenant})
+        found = client.rows(own("dag-errors"), "errors", {"tenant_id": tenant})
     if output is Output.JSON:
         print_json(found)
         return

@@ -48,6 +48,8 @@ class LogFiles:
         """Return at most `limit` bytes from `offset`; empty where there is nothing (yet)."""
         try:
             with self._path(run_id, task_id, try_number).open("rb") as file:
+                if offset >= os.fstat(file.fileno()).st_size:  # no file system seeks as far as a caller may count
+                    return b""
                 file.seek(offset)
                 return file.read(limit)
         except FileNotFoundError:

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from dexaflow.api.airflow import render, shapes
 from dexaflow.api.answers import answer
-from dexaflow.api.asking import MAX_INT, AirflowPage, Name, Pattern, order_of
+from dexaflow.api.asking import MAX_INT, SORTING, AirflowPage, Name, Pattern, among, order_of, sortable
 from dexaflow.api.problems import Problem, problem_docs
 from dexaflow.api.services import Services, asked_by
 from dexaflow.base.errors import NotFound
@@ -22,9 +22,15 @@ _DAG_ORDER = {
 }  # fmt: skip
 
 
+_VERSION_ORDER = {"version_number": "number", "created_at": "number", "id": "number"}
+_ERROR_ORDER = {"id": "file", "import_error_id": "file", "filename": "file", "timestamp": "file"}
+_TASK_ORDER = ("task_id", "task_display_name")
+
+
 class DagQuery(AirflowPage):
     """Which DAGs."""
 
+    order_by: Annotated[list[Annotated[str, sortable(_DAG_ORDER)]], SORTING]
     dag_id_pattern: Pattern | None = None
     dag_id_prefix_pattern: Pattern | None = None
     dag_display_name_pattern: Pattern | None = None
@@ -45,12 +51,14 @@ class DagPatch(BaseModel):
 class VersionQuery(AirflowPage):
     """Which versions of a DAG."""
 
+    order_by: Annotated[list[Annotated[str, sortable(_VERSION_ORDER)]], SORTING]
     version_number: Annotated[int, Query(ge=0, le=MAX_INT)] | None = None
 
 
 class ImportErrorQuery(AirflowPage):
     """Which errors of DAG files."""
 
+    order_by: Annotated[list[Annotated[str, sortable(_ERROR_ORDER)]], SORTING]
     filename: Annotated[str, Query(max_length=1000)] | None = None
     filename_pattern: Pattern | None = None
     bundle_name: Name | None = None
@@ -92,18 +100,18 @@ def dag_routes(services: Services) -> APIRouter:
         dag_id: str,
         body: DagPatch,
         request: Request,
-        update_mask: Annotated[list[Name] | None, Query(max_length=5)] = None,
+        update_mask: Annotated[list[Annotated[str, among(["is_paused"])]] | None, Query(max_length=5)] = None,
     ) -> Response:
         """Pause or unpause a DAG."""
-        if update_mask and update_mask != ["is_paused"]:
+        if set(update_mask or ()) - {"is_paused"}:
             raise Problem(422, "update_mask: only is_paused can be changed", [("update_mask", "only is_paused")])
         await services.commands.set_paused(dag_id, paused=body.is_paused, by=asked_by(request))
         return answer(render.dag(await services.read(services.reader.dag, dag_id)))
 
     @router.get("/dags/{dag_id}/tasks", response_model=shapes.TaskCollection)
-    async def get_tasks(dag_id: str, order_by: Name = "task_id") -> Response:
+    async def get_tasks(dag_id: str, order_by: Annotated[str, sortable(_TASK_ORDER)] = "task_id") -> Response:
         """The tasks of a DAG's latest version."""
-        if order_by.removeprefix("-") not in ("task_id", "task_display_name"):
+        if order_by.removeprefix("-") not in _TASK_ORDER:
             raise Problem(422, "order_by: tasks sort by task_id", [("order_by", "use task_id or -task_id")])
         spec = (await services.read(services.reader.dag, dag_id)).spec
         tasks = sorted(spec.tasks, key=lambda t: t.task_id, reverse=order_by.startswith("-"))
@@ -121,8 +129,7 @@ def dag_routes(services: Services) -> APIRouter:
     @router.get("/dags/{dag_id}/dagVersions", response_model=shapes.DagVersionCollection)
     async def get_dag_versions(dag_id: str, query: Annotated[VersionQuery, Query()]) -> Response:
         """The kept versions of a DAG."""
-        columns = {"version_number": "number", "created_at": "number", "id": "number"}
-        order = order_of(query.order_by, columns, (("number", False),), "number")
+        order = order_of(query.order_by, _VERSION_ORDER, (("number", False),), "number")
         await services.read(services.reader.dag, dag_id)
         if query.version_number is not None:
             try:
@@ -141,8 +148,7 @@ def dag_routes(services: Services) -> APIRouter:
     @router.get("/importErrors", response_model=shapes.ImportErrorCollection)
     async def get_import_errors(query: Annotated[ImportErrorQuery, Query()]) -> Response:
         """What is wrong with DAG files now (R2.2). `bundle_name` is the tenant."""
-        columns = {"id": "file", "import_error_id": "file", "filename": "file", "timestamp": "file"}
-        order_of(query.order_by, columns, (), "file")  # one order fits all; an unknown one is refused
+        order_of(query.order_by, _ERROR_ORDER, (), "file")  # one order fits all; an unknown one is refused
         page = await services.read(
             services.reader.dag_errors,
             tenant_id=query.bundle_name,

@@ -20,6 +20,7 @@ __all__ = ["log_routes"]
 PIECE_BYTES = 256 * 1024
 FULL_BYTES = 4 * 1024 * 1024  # with full_content; more comes with the token
 _LINE_END = re.compile("\r\n|\n|\r")  # not splitlines(): U+2028 and its like are text
+_TOKEN = "[0-9]{1,15}"
 NDJSON = "application/x-ndjson"
 
 
@@ -34,7 +35,7 @@ def _lines(piece: LogPiece) -> list[shapes.LogLine]:
 def _offset(token: str | None) -> int:
     if not token:
         return 0
-    if not re.fullmatch(r"[0-9]{1,15}", token, re.ASCII):
+    if not re.fullmatch(_TOKEN, token):
         raise Problem(422, "token: use the continuation_token of the piece before", [("token", "not one of ours")])
     return int(token)
 
@@ -55,7 +56,7 @@ def log_routes(services: Services) -> APIRouter:
         try_number: Annotated[int, Path(ge=0, le=MAX_INT)],
         full_content: bool = False,
         map_index: Annotated[int, Query(ge=-1, le=MAX_INT)] = -1,
-        token: Annotated[str | None, Query(max_length=100)] = None,
+        token: Annotated[str | None, Query(max_length=100, json_schema_extra={"pattern": f"^({_TOKEN})?$"})] = None,
         accept: Annotated[str, Header()] = "application/json",
     ) -> Response:
         """A piece of a try's log; go on with `continuation_token` until it is null.

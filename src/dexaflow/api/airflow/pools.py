@@ -3,12 +3,12 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 from starlette.responses import Response
 
 from dexaflow.api.airflow import render, shapes
 from dexaflow.api.answers import answer
-from dexaflow.api.asking import MAX_INT, AirflowPage, Name, Pattern, order_of
+from dexaflow.api.asking import MAX_INT, SORTING, WHOLE, AirflowPage, Never, Pattern, among, order_of, sortable
 from dexaflow.api.problems import Problem, problem_docs
 from dexaflow.api.services import Services
 from dexaflow.base.errors import Conflict, NotFound
@@ -18,13 +18,19 @@ __all__ = ["POOL_NAME", "pool_routes"]
 # Not dots alone: `..` is a way out of a path, so nobody could ask for that pool.
 POOL_NAME = r"^\.*[^./\x00-\x1f\x7f][^/\x00-\x1f\x7f]*$"
 PoolName = Annotated[StrictStr, Field(min_length=1, max_length=250, pattern=POOL_NAME)]
-Slots = Annotated[StrictInt, Field(ge=-1, le=MAX_INT)]
+# -1, Airflow's word for no bound, is told that there is none.
+Slots = Annotated[StrictInt, Field(ge=-1, le=MAX_INT, json_schema_extra={"minimum": 0}), WHOLE]
 Description = Annotated[StrictStr, Field(max_length=1000)]
+
+
+_ORDER = {"id": "pool", "name": "pool", "pool": "pool"}
+_CHANGES = ("slots", "description", "include_deferred", "pool", "name")
 
 
 class PoolQuery(AirflowPage):
     """Which pools."""
 
+    order_by: Annotated[list[Annotated[str, sortable(_ORDER)]], SORTING]
     pool_name_pattern: Pattern | None = None
     pool_name_prefix_pattern: Pattern | None = None
 
@@ -37,7 +43,7 @@ class PoolBody(BaseModel):
     name: PoolName
     slots: Slots
     description: Description | None = None
-    include_deferred: StrictBool | None = False
+    include_deferred: Never = False
     team_name: None = None
 
 
@@ -49,7 +55,7 @@ class PoolPatch(BaseModel):
     pool: StrictStr | None = None
     slots: Slots | None = None
     description: Description | None = None
-    include_deferred: StrictBool | None = None
+    include_deferred: Never = None
     team_name: None = None
 
 
@@ -75,7 +81,7 @@ def pool_routes(services: Services) -> APIRouter:
     @router.get("/pools", response_model=shapes.PoolCollection)
     async def get_pools(query: Annotated[PoolQuery, Query()]) -> Response:
         """List pools and what their slots are doing."""
-        order = order_of(query.order_by, {"id": "pool", "name": "pool", "pool": "pool"}, (("pool", False),), "pool")
+        order = order_of(query.order_by, _ORDER, (("pool", False),), "pool")
         page = await services.read(
             services.reader.pools,
             **query.page,
@@ -104,17 +110,18 @@ def pool_routes(services: Services) -> APIRouter:
 
     @router.patch("/pools/{pool_name}", response_model=shapes.Pool, responses=problem_docs(404, 409))
     async def patch_pool(
-        pool_name: str, body: PoolPatch, update_mask: Annotated[list[Name] | None, Query(max_length=10)] = None
+        pool_name: str,
+        body: PoolPatch,
+        update_mask: Annotated[list[Annotated[str, among(_CHANGES)]] | None, Query(max_length=10)] = None,
     ) -> Response:
         """Change a pool's slots or description."""
-        known = {"slots", "description", "include_deferred", "pool", "name"}
-        if unknown := [m for m in update_mask or () if m not in known]:
+        if unknown := [m for m in update_mask or () if m not in _CHANGES]:
             raise Problem(422, f"update_mask: {unknown[0][:100]!r} cannot be changed", [("update_mask", "unknown")])
         row = await services.read(services.reader.pool, pool_name)
         if body.pool is not None and body.pool != pool_name:
-            raise Problem(422, "pool: a pool keeps its name; make another one", [("pool", "cannot be changed")])
+            raise Conflict("pool: a pool keeps its name; make another one")
         _no_deferred(body.include_deferred)
-        wanted = set(update_mask) if update_mask else known
+        wanted = set(update_mask or _CHANGES)
         slots = row.slots if body.slots is None or "slots" not in wanted else _bounded(body.slots)
         description = body.description if "description" in wanted else None
         await services.commands.set_pool(pool_name, slots=slots, description=description)

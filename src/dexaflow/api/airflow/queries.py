@@ -4,8 +4,20 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dexaflow.api.airflow.states import in_our_words, run_states
-from dexaflow.api.asking import MAX_INT, AirflowPage, Moment, Name, Pattern, order_of, spans_of
+from dexaflow.api.airflow.states import STATE_WORDS, in_our_words, run_states
+from dexaflow.api.asking import (
+    MAX_INT,
+    SORTING,
+    AirflowPage,
+    Moment,
+    Name,
+    Pattern,
+    among,
+    order_of,
+    sortable,
+    spans_of,
+)
+from dexaflow.model.states import RunState
 from dexaflow.store.reading_filters import AttemptFilter, RunFilter
 
 __all__ = ["AttemptQuery", "RunQuery", "all_or_one"]
@@ -28,7 +40,7 @@ ATTEMPT_ORDER = {
     "scheduled_when": "scheduled_at",
 }  # fmt: skip
 
-State = Annotated[str, Field(max_length=50)]
+RunType = Annotated[str, Field(max_length=50)]
 Number = Annotated[int, Field(ge=0, le=MAX_INT)]
 
 
@@ -65,8 +77,9 @@ class Times(AirflowPage):
 class RunQuery(Times):
     """Which runs."""
 
-    state: Annotated[list[State], Field(default_factory=list, max_length=20)]
-    run_type: Annotated[list[State], Field(default_factory=list, max_length=20)]
+    order_by: Annotated[list[Annotated[str, sortable(RUN_ORDER)]], SORTING]
+    state: Annotated[list[Annotated[str, among(RunState)]], Field(default_factory=list, max_length=20)]
+    run_type: Annotated[list[RunType], Field(default_factory=list, max_length=20)]
     dag_version: Annotated[list[Number], Field(default_factory=list, max_length=100)]
     triggering_user_name_pattern: Pattern | None = None
     triggering_user_name_prefix_pattern: Pattern | None = None
@@ -92,7 +105,8 @@ class RunQuery(Times):
 class AttemptQuery(Times):
     """Which task instances, in Airflow's states."""
 
-    state: Annotated[list[State], Field(default_factory=list, max_length=20)]
+    order_by: Annotated[list[Annotated[str, sortable(ATTEMPT_ORDER)]], SORTING]
+    state: Annotated[list[Annotated[str, among(STATE_WORDS)]], Field(default_factory=list, max_length=20)]
     task_id: Name | None = None
     pool: Annotated[list[Name], Field(default_factory=list, max_length=100)]
     operator: Annotated[list[Name], Field(default_factory=list, max_length=20)]

@@ -4,7 +4,7 @@ import re
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StrictStr, WithJsonSchema
 from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
@@ -12,7 +12,7 @@ from dexaflow.api.airflow import render, shapes
 from dexaflow.api.airflow.clearing import chosen, would_clear
 from dexaflow.api.airflow.queries import RunQuery
 from dexaflow.api.answers import answer
-from dexaflow.api.asking import Moment, Name
+from dexaflow.api.asking import Moment, Never, NotChosen, among
 from dexaflow.api.bodies import check_conf
 from dexaflow.api.problems import Problem, problem_docs
 from dexaflow.api.services import Services, asked_by
@@ -41,6 +41,7 @@ RunId = Annotated[
     AfterValidator(_run_id),
 ]
 Note = Annotated[StrictStr, Field(max_length=1000)]
+_CHANGES = ("state", "note")
 
 
 class TriggerBody(BaseModel):
@@ -52,10 +53,10 @@ class TriggerBody(BaseModel):
     conf: dict[str, Any] | None = None
     logical_date: Moment | None = None
     note: Note | None = None
-    data_interval_start: Moment | None = None
-    data_interval_end: Moment | None = None
-    run_after: Moment | None = None
-    partition_key: StrictStr | None = None
+    data_interval_start: NotChosen = None
+    data_interval_end: NotChosen = None
+    run_after: NotChosen = None
+    partition_key: Annotated[StrictStr | None, WithJsonSchema({"type": "null"})] = None
 
 
 class RunPatch(BaseModel):
@@ -63,7 +64,10 @@ class RunPatch(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    state: Literal["queued", "success", "failed"] | None = None
+    state: Annotated[
+        Literal["queued", "success", "failed"] | None,
+        WithJsonSchema({"anyOf": [{"const": "failed"}, {"type": "null"}]}),
+    ] = None
     note: Note | None = None
 
 
@@ -74,8 +78,8 @@ class RunClear(BaseModel):
 
     dry_run: StrictBool | None = True
     only_failed: StrictBool | None = False
-    only_new: StrictBool | None = False
-    run_on_latest_version: StrictBool | None = None
+    only_new: Never = False
+    run_on_latest_version: Never = None
     note: Note | None = None
 
 
@@ -136,12 +140,12 @@ def run_routes(services: Services) -> APIRouter:
         dag_run_id: str,
         body: RunPatch,
         request: Request,
-        update_mask: Annotated[list[Name] | None, Query(max_length=5)] = None,
+        update_mask: Annotated[list[Annotated[str, among(_CHANGES)]] | None, Query(max_length=5)] = None,
     ) -> Response:
         """Cancel a run (`state: failed`, R6.3), or set its note."""
-        if unknown := [m for m in update_mask or () if m not in ("state", "note")]:
+        if unknown := [m for m in update_mask or () if m not in _CHANGES]:
             raise Problem(422, f"update_mask: {unknown[0][:100]!r} cannot be changed", [("update_mask", "unknown")])
-        wanted = set(update_mask or ("state", "note"))
+        wanted = set(update_mask or _CHANGES)
         row = await run_of_dag(services, dag_id, dag_run_id)
         if "state" in wanted and body.state in ("queued", "success"):
             raise Problem(

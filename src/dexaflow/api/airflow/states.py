@@ -6,7 +6,7 @@ from enum import StrEnum
 from dexaflow.api.problems import Problem
 from dexaflow.model.states import RunState, State
 
-__all__ = ["AIRFLOW_STATES", "AirflowState", "in_airflows_words", "in_our_words", "run_states"]
+__all__ = ["AIRFLOW_STATES", "STATE_WORDS", "AirflowState", "in_airflows_words", "in_our_words", "run_states"]
 
 
 class AirflowState(StrEnum):
@@ -40,7 +40,8 @@ AIRFLOW_STATES: Mapping[State, AirflowState | None] = {
     State.UPSTREAM_FAILED: AirflowState.UPSTREAM_FAILED,
     State.SKIPPED: AirflowState.SKIPPED,
 }
-_NULLS = frozenset({"none", "no_status", "null"})  # how Airflow's filters spell the state null
+_NULLS = ("none", "no_status", "null")  # how Airflow's filters spell the state null
+STATE_WORDS = (*map(str, AirflowState), *_NULLS)
 
 
 def in_airflows_words(state: str) -> str | None:

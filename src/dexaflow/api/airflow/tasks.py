@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, WithJsonSchema
 from starlette.responses import Response
 
 from dexaflow.api.airflow import render, shapes
@@ -12,7 +12,7 @@ from dexaflow.api.airflow.clearing import chosen, cleared_instances
 from dexaflow.api.airflow.queries import AttemptQuery
 from dexaflow.api.airflow.runs import Note, refuse_other_version, run_of_dag
 from dexaflow.api.answers import answer, kept_json
-from dexaflow.api.asking import MAX_INT, Moment
+from dexaflow.api.asking import MAX_INT, WHOLE, Never, NotChosen
 from dexaflow.api.problems import Problem, problem_docs
 from dexaflow.api.services import Services, asked_by
 from dexaflow.base.errors import Conflict, NotFound
@@ -25,25 +25,28 @@ TryNumber = Annotated[int, Path(ge=0, le=MAX_INT)]
 MapIndex = Annotated[int, Query(ge=-1, le=MAX_INT, description="No task of ours is mapped: only -1 finds one.")]
 
 
+Unmapped = Annotated[StrictInt, WHOLE, WithJsonSchema({"const": -1})]
+
+
 class ClearBody(BaseModel):
     """Clear tasks of a run. With `dry_run`, Airflow's default, nothing is cleared: the answer says what would be."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"required": ["dag_run_id"]})
 
-    dag_run_id: StrictStr | None = None
-    task_ids: Annotated[list[StrictStr | tuple[StrictStr, StrictInt]], Field(max_length=1000)] | None = None
+    dag_run_id: Annotated[StrictStr | None, WithJsonSchema({"type": "string"})] = None
+    task_ids: Annotated[list[StrictStr | tuple[StrictStr, Unmapped]], Field(max_length=1000)] | None = None
     dry_run: StrictBool | None = True
     only_failed: StrictBool | None = True
     only_running: StrictBool | None = False
     include_downstream: StrictBool | None = False
     include_upstream: StrictBool | None = False
-    include_future: StrictBool | None = False
-    include_past: StrictBool | None = False
+    include_future: Never = False
+    include_past: Never = False
     reset_dag_runs: StrictBool | None = True
     prevent_running_task: StrictBool | None = False
-    run_on_latest_version: StrictBool | None = None
-    start_date: Moment | None = None
-    end_date: Moment | None = None
+    run_on_latest_version: Never = None
+    start_date: NotChosen = None
+    end_date: NotChosen = None
     note: Note | None = None
 
 

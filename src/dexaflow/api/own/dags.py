@@ -65,7 +65,7 @@ def dag_routes(services: Services) -> APIRouter:
             await services.read(services.reader.check_tenant, query.tenant_id)
         return answer({"dags": [render.dag(r) for r in page.rows], "total_entries": page.total})
 
-    @router.get("/dags/errors", response_model=shapes.DagErrorPage, responses=problem_docs(404))
+    @router.get("/dag-errors", response_model=shapes.DagErrorPage, responses=problem_docs(404))
     async def list_dag_errors(query: Annotated[ErrorQuery, Query()]) -> Response:
         """What is wrong with DAG files now (R2.2)."""
         page = await services.read(services.reader.dag_errors, tenant_id=query.tenant_id, **query.page)

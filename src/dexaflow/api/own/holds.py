@@ -3,14 +3,14 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BaseModel, ConfigDict, Field, StrictStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictInt, StrictStr, model_validator
 from starlette.responses import Response
 
 from dexaflow.api.airflow import render as airflow_render
 from dexaflow.api.airflow import shapes as airflow_shapes
 from dexaflow.api.airflow.pools import POOL_NAME, Description
 from dexaflow.api.answers import answer
-from dexaflow.api.asking import MAX_INT, Name
+from dexaflow.api.asking import MAX_INT, WHOLE, Name
 from dexaflow.api.own import render, shapes
 from dexaflow.api.own.paging import Page
 from dexaflow.api.problems import problem_docs
@@ -31,10 +31,24 @@ class HoldQuery(Page):
     run_id: Name | None = None
 
 
+def _one_of(*choices: str) -> list[JsonValue]:
+    """Return what the document says: the fields of one choice are text, all others null or absent."""
+    fields = " ".join(choices).split()
+    return [
+        {
+            "required": list(choice.split()),
+            "properties": {field: {"type": "string" if field in choice.split() else "null"} for field in fields},
+        }
+        for choice in choices
+    ]
+
+
 class AskNow(BaseModel):
     """One held attempt, by `attempt_id` or by `run_id` and `task_id`; or all that one `hook` holds."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"oneOf": _one_of("attempt_id", "run_id task_id", "hook")}
+    )
 
     attempt_id: StrictStr | None = None
     run_id: StrictStr | None = None
@@ -58,7 +72,7 @@ class PoolPut(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    slots: Annotated[int, Field(strict=True, ge=0, le=MAX_INT)]
+    slots: Annotated[StrictInt, Field(ge=0, le=MAX_INT), WHOLE]
     description: Description | None = None
 
 
