@@ -18,6 +18,7 @@ from dexaflow.model.attempt import Attempt
 from dexaflow.model.dags import TaskSpec
 from dexaflow.model.execution import Execution
 from dexaflow.policy.policy import Policy
+from simulation.authors import PausedBeginsNothing, TriesAreTheAuthors
 from simulation.check import EPSILON, Check, Violation, Walk
 from simulation.drawing import MANY_PLACES, Drawn
 from simulation.probing import OneProbesInTurn
@@ -260,12 +261,15 @@ class _Fuse:
 
     failures: int = 0
     opened_at: float | None = None
+    closed_at: float = 0.0
+    ambiguous: bool = False  # one of the failures may have been a refusal
     since: int = 0  # what was asked before this number says nothing
     probe: Question | None = None
 
 
 class BreakerKeepsQuiet(Check):
-    """After the fifth failure in a row at most one question in 30 s."""
+    """After the fifth failure in a row at most one question in 30 s, and not before; with `fail_open` none is let by
+    unasked while one of the failures may have been a refusal."""
 
     def __init__(self, all_: "Checks") -> None:
         super().__init__(all_)
@@ -296,12 +300,21 @@ class BreakerKeepsQuiet(Check):
         number = self.all.record.number
         if isinstance(question.answer, Broken):
             fuse.failures += 1
+            fuse.ambiguous |= question.answer.ambiguous
             if fuse.opened_at is not None or fuse.failures >= 5:
                 fuse.opened_at, fuse.probe, fuse.since = question.answered_at, None, number
         else:
             if fuse.opened_at is not None:
-                fuse.since = number
-            fuse.failures, fuse.opened_at, fuse.probe = 0, None, None
+                fuse.since, fuse.closed_at = number, question.answered_at
+            fuse.failures, fuse.opened_at, fuse.probe, fuse.ambiguous = 0, None, None, False
+
+    def passed_by(self, plane: int, hook: str, what: str, *, bypassed: bool) -> None:
+        fuse = self._fuses[plane, hook]
+        if fuse.opened_at is None:
+            if self.all.record.now() > fuse.closed_at + EPSILON:
+                self.fail(f"{hook} is not asked about {what} after {fuse.failures} failures in a row")
+        elif bypassed and fuse.ambiguous:
+            self.fail(f"{what} is let by {hook}, of whose failures one may have been a refusal")
 
 
 class BrokenWaitingEnds(Check):
@@ -477,7 +490,7 @@ class Checks:
         self._all = [kind(self) for kind in (
             NothingUnchecked, RefusedNeverRan, NothingTwice, NothingLost, SlotsAreExact, NothingElseChanged,
             BreakerKeepsQuiet, OneProbesInTurn, BrokenWaitingEnds, HeldIsAskedAgain, ReviewsAreWhole,
-            TenantsShareThePace, TokensOpenTheirOwnDoor,
+            TenantsShareThePace, TokensOpenTheirOwnDoor, TriesAreTheAuthors, PausedBeginsNothing,
         )]  # fmt: skip
         self._sharing = next(check for check in self._all if isinstance(check, TenantsShareThePace))
         self._tokens = next(check for check in self._all if isinstance(check, TokensOpenTheirOwnDoor))
@@ -539,6 +552,8 @@ class Checks:
         self.record.count(f"outcome {outcome}")
         self._done[tried] = self.record.now()
         if not put:
+            for check in self._all:
+                check.passed_by(plane, hook, shown_try(tried), bypassed=outcome is Outcome.FAIL_OPEN)
             walk.questions.pop(hook, None)
             self.record.say("  {} passed by for {}: {}", hook, shown_try(tried), outcome)
         if outcome is Outcome.FAIL_OPEN:

@@ -64,10 +64,11 @@ class ReviewRow:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """All task instances and pools at one moment."""
+    """All task instances and pools at one moment, and which DAGs are paused."""
 
     rows: Mapping[str, Row]  # by attempt id
     pools: Mapping[str, int]
+    paused: frozenset[str] = frozenset()
 
 
 _known: dict[tuple[object, ...], Row] = {}  # equal rows are one object: most of them are as they were
@@ -84,7 +85,8 @@ def seen_on(connection: sqlite3.Connection) -> Seen:
         if row is None:
             row = _known[values] = Row(*values)
         rows[row.attempt_id] = row
-    return Seen(rows, dict(connection.execute("SELECT pool, slots FROM pools")))
+    paused = frozenset(dag_id for (dag_id,) in connection.execute("SELECT dag_id FROM dags WHERE is_paused"))
+    return Seen(rows, dict(connection.execute("SELECT pool, slots FROM pools")), paused)
 
 
 class Outside:

@@ -23,7 +23,7 @@ from dexaflow.model.attempt import Attempt
 from dexaflow.model.states import State
 from dexaflow.policy.checked import Checked
 from dexaflow.reports.watch import Watch
-from dexaflow.store import admitting, bridge, leading, reporting
+from dexaflow.store import admitting, bridge, leading, reporting, slots
 from dexaflow.store.slots import Slots
 from dexaflow.store.transaction import Tx, from_iso
 from dexaflow.tokens import verify
@@ -31,6 +31,7 @@ from dexaflow.tokens.lifetime import LIFETIME_SECONDS
 from dexaflow.tokens.mint import Minter
 from dexaflow.tokens.token import AgentToken, Claims
 from dexaflow.tokens.verify import Verifier
+from simulation import plane
 
 __all__ = ["MUTATIONS", "Mutation"]
 
@@ -608,4 +609,69 @@ def the_tenant_that_always_comes_first() -> Iterator[None]:
         return [a for a in (admitting.attempt_if(tx, one, State.HELD) for one in chosen[:limit]) if a is not None]
 
     with patch.object(admitting, "due_holds", mistaken):
+        yield
+
+
+@mutation("BreakerKeepsQuiet", worlds=_breaks)
+def the_failures_that_no_answer_makes_good() -> Iterator[None]:
+    settle = breaker.settle
+
+    def mistaken(found: Any, ticket: Any, end: breaker.End, now: float) -> Any:
+        return found if end is breaker.End.ANSWERED and not ticket.probe else settle(found, ticket, end, now)
+
+    with patch.object(gate, "settle", mistaken):
+        yield
+
+
+@mutation("BreakerKeepsQuiet", worlds=lambda drawn: _breaks(drawn) and drawn.fail_open)
+def the_open_breaker_that_lets_a_refusal_by() -> Iterator[None]:
+    not_asked = Gate._not_asked
+
+    def mistaken(self: Gate, hook: Any, walk: Any) -> Any:
+        hook.may_have_refused = False
+        return not_asked(self, hook, walk)
+
+    with patch.object(Gate, "_not_asked", mistaken):
+        yield
+
+
+def _as_if_unpaused(verb: Callable[..., Any]) -> Callable[..., Any]:
+    def mistaken(tx: Tx, *args: Any, **how: Any) -> Any:
+        paused = [row.dag_id for row in tx.all("SELECT dag_id FROM dags WHERE is_paused")]
+        tx.run("UPDATE dags SET is_paused = false")
+        try:
+            return verb(tx, *args, **how)
+        finally:
+            tx.many("UPDATE dags SET is_paused = true WHERE dag_id = :d", [{"d": dag_id} for dag_id in paused])
+
+    return mistaken
+
+
+@mutation("PausedBeginsNothing", worlds=_befalls("pause"))
+def the_paused_dag_that_takes_slots() -> Iterator[None]:
+    with patch.object(slots, "take_slots", _as_if_unpaused(slots.take_slots)):
+        yield
+
+
+@mutation("PausedBeginsNothing", worlds=_befalls("pause"))
+def the_paused_dag_whose_held_attempts_begin() -> Iterator[None]:
+    with patch.object(line_module, "launch", _as_if_unpaused(admitting.launch)):
+        yield
+
+
+@mutation("TriesAreTheAuthors")
+def the_try_after_the_last() -> Iterator[None]:
+    with patch.object(plane, "seconds_to_retry", lambda task, number, most: 1.0 if number <= most else None):
+        yield
+
+
+@mutation("TriesAreTheAuthors")
+def the_retry_that_never_comes() -> Iterator[None]:
+    with patch.object(plane, "seconds_to_retry", lambda task, number, most: None):
+        yield
+
+
+@mutation("TriesAreTheAuthors")
+def the_retry_that_does_not_wait() -> Iterator[None]:
+    with patch.object(plane, "seconds_to_retry", lambda task, number, most: 0.0 if number < most else None):
         yield

@@ -6,16 +6,17 @@ from pathlib import Path
 
 from tests.system.crowd import held
 
-RECHECK = 120.0  # seconds: ten thousand make some eighty asks a second
+RECHECK = 120.0  # seconds at most: ten thousand make some eighty asks a second
 
 
 def main(seconds: int = 600, attempts: int = 10_000) -> None:
     """Print what was seen; fails with what was not as promised."""
+    recheck = min(RECHECK, seconds / 4)  # each attempt is asked several times
     with tempfile.TemporaryDirectory() as folder:
-        seen = held(Path(folder), attempts, seconds, recheck=RECHECK)
+        seen = held(Path(folder), attempts, seconds, recheck=recheck)
     print(seen)
-    assert seen.shortest_gap >= RECHECK - 0.1
-    assert seen.median_gap <= RECHECK * 1.1  # else the machine had no time for it
+    assert seen.shortest_gap >= recheck - 0.1
+    assert seen.median_gap <= recheck * 1.1 + 1.0  # else the machine had no time for it
     assert seen.memory_mb < 300
 
 
