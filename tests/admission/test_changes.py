@@ -274,7 +274,8 @@ def test_a_merge_met_before_is_what_it_would_be_now(data: st.DataObject) -> None
         assert merges.apply(change, own, of, lists) == apply_changes(change, own, of, by="hook:webhook", allowed=lists)
 
 
-any_maps = st.dictionaries(st.sampled_from(["a", "b", "c.d/e", "zone", "team", "dexaflow.io/x", "?"]), values)
+any_keys = st.sampled_from(["a", "b", "c.d/e", "zone", "team", "example.com/note", "dexaflow.io/x", "?"])
+any_maps = st.dictionaries(any_keys, values)
 long_notes = st.sampled_from(["x" * 150_000, "y" * 120_000])
 
 
@@ -284,7 +285,7 @@ long_notes = st.sampled_from(["x" * 150_000, "y" * 120_000])
         node_selector=any_maps,
         tolerations=tolerations,
         labels=any_maps,
-        annotations=any_maps | st.dictionaries(keys, long_notes),
+        annotations=any_maps | st.dictionaries(any_keys, long_notes),
         priority_class_name=st.sampled_from(["", "batch-low", "other"]),
         service_account=st.sampled_from(["", "etl", "default", "other"]),
     ),
@@ -297,7 +298,12 @@ def test_changes_made_in_steps_are_those_made_at_once(
     own = replace(OWN, tolerations=own_tolerations)
     settings = tuple(
         Setting(field, key, "x", "author")
-        for field, key in [("labels", "team"), ("service_account", ""), ("annotations", "a"), ("node_selector", "zone")]
+        for field, key in [
+            ("labels", "team"),
+            ("service_account", ""),
+            ("annotations", "example.com/note"),
+            ("node_selector", "zone"),
+        ]
     )
     with mock.patch.object(changes_module, "_A_STEP", 2):
         in_steps = at_once(applying_changes(changes, own, settings, by="hook:h", allowed=OPEN))
