@@ -1,4 +1,4 @@
-"""What authors and operators set: how often a task is tried, how soon again; and that a paused DAG begins nothing."""
+"""What authors and operators set: how often a task is tried, how soon again; what is paused, what stops."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ from simulation.record import shown_try
 if TYPE_CHECKING:
     from simulation.checks import Checks
 
-__all__ = ["PausedBeginsNothing", "TriesAreTheAuthors"]
+__all__ = ["PeopleAreHeard", "TriesAreTheAuthors"]
 
 
 class TriesAreTheAuthors(Check):
@@ -59,13 +59,17 @@ class TriesAreTheAuthors(Check):
                 self.fail(f"{shown_try(row.tried)} failed for good, and has {least} tries left: {row.reason}")
 
 
-class PausedBeginsNothing(Check):
-    """Of a paused DAG nothing comes to have slots that has none."""
+class PeopleAreHeard(Check):
+    """Of a paused DAG nothing comes to have slots that has none; what was told to stop does not succeed, and is not
+    retried, whatever its agent says."""
 
     def seen(self, before: Seen, after: Seen) -> None:
         for attempt_id, row in after.rows.items():
             was = before.rows.get(attempt_id)
-            if row is was or was is None or row.dag_id not in before.paused:
+            if row is was or was is None or row.state == was.state:
                 continue
-            if (was.state, row.state) in (("scheduled", "queued"), ("held", "launching")):
+            begins = (was.state, row.state) in (("scheduled", "queued"), ("held", "launching"))
+            if begins and row.dag_id in before.paused:
                 self.fail(f"{shown_try(row.tried)} is {row.state}, and {row.dag_id} is paused")
+            if was.stop is not None and row.state in ("success", "up_for_retry"):
+                self.fail(f"{shown_try(row.tried)} is {row.state}, and was told to stop: {was.stop}")

@@ -18,7 +18,7 @@ from dexaflow.model.attempt import Attempt
 from dexaflow.model.dags import TaskSpec
 from dexaflow.model.execution import Execution
 from dexaflow.policy.policy import Policy
-from simulation.authors import PausedBeginsNothing, TriesAreTheAuthors
+from simulation.authors import PeopleAreHeard, TriesAreTheAuthors
 from simulation.check import EPSILON, Check, Violation, Walk
 from simulation.drawing import MANY_PLACES, Drawn
 from simulation.probing import OneProbesInTurn
@@ -490,7 +490,7 @@ class Checks:
         self._all = [kind(self) for kind in (
             NothingUnchecked, RefusedNeverRan, NothingTwice, NothingLost, SlotsAreExact, NothingElseChanged,
             BreakerKeepsQuiet, OneProbesInTurn, BrokenWaitingEnds, HeldIsAskedAgain, ReviewsAreWhole,
-            TenantsShareThePace, TokensOpenTheirOwnDoor, TriesAreTheAuthors, PausedBeginsNothing,
+            TenantsShareThePace, TokensOpenTheirOwnDoor, TriesAreTheAuthors, PeopleAreHeard,
         )]  # fmt: skip
         self._sharing = next(check for check in self._all if isinstance(check, TenantsShareThePace))
         self._tokens = next(check for check in self._all if isinstance(check, TokensOpenTheirOwnDoor))

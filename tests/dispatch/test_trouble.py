@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from dexaflow.admission import Request, admit, hold
 from dexaflow.admission.results import Outcome
-from dexaflow.base.errors import TermLost
+from dexaflow.base.errors import ExecutorError, TermLost
 from dexaflow.dispatch import line
 from dexaflow.dispatch.dispatcher import hold_counts
 from dexaflow.executors.ports import Launch
@@ -453,5 +453,60 @@ def test_a_recheck_wakes_no_scheduler(tmp_path: Path) -> None:
 
         w.scheduler._pass = counting  # type: ignore[method-assign]
         return count
+
+    run_virtually(test)
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_an_attempt_whose_every_admit_grows_too_old_is_asked_until_one_does_not(tmp_path: Path, held: bool) -> None:
+    """R1.6, however often it takes: no walk gives it up, and nothing starts meanwhile."""
+
+    async def test() -> None:
+        async with world(tmp_path, parallelism=1) as w:
+            w.hook.takes = 1.0
+            if held:
+                w.hook.always(hold("not yet"))
+            w.register(a_task())
+            w.trigger()
+            await w.seconds(20.5 if held else 0.5)
+            w.hook.always(admit())
+            w.store_takes = 61.0
+            await w.seconds(600)
+            assert w.state() is not State.SUCCESS
+            assert not w.executor.launches
+            asked = len(w.hook.asked)
+            assert asked > 3
+            w.store_takes = 0.0
+            await w.seconds(240)
+            assert w.state() is State.SUCCESS
+            assert len(w.hook.asked) > asked
+            assert len(w.executor.launches) == 1
+
+    run_virtually(test)
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_start_that_fails_is_a_failed_try_at_once(tmp_path: Path, retries: int) -> None:
+    """Its author learns why now, and not when the launch is given up; the task's retries apply."""
+
+    async def test() -> None:
+        async with world(tmp_path) as w:
+            start = w.executor.start
+
+            async def fails_once(launch: Launch) -> None:
+                if len(w.executor.launches) == 0:
+                    w.executor.launches.append(launch)
+                    raise ExecutorError("no more processes")
+                await start(launch)
+
+            w.executor.start = fails_once
+            w.register(a_task(retries=retries, retry_delay=5.0))
+            w.trigger()
+            await w.seconds(2)
+            assert w.state() is (State.UP_FOR_RETRY if retries else State.FAILED)
+            assert w.row().reason == "could not be started: no more processes"
+            await w.seconds(10)
+            assert w.state() is (State.SUCCESS if retries else State.FAILED)
+            assert w.row().try_number == 1 + retries
 
     run_virtually(test)

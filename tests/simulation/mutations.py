@@ -647,15 +647,27 @@ def _as_if_unpaused(verb: Callable[..., Any]) -> Callable[..., Any]:
     return mistaken
 
 
-@mutation("PausedBeginsNothing", worlds=_befalls("pause"))
+@mutation("PeopleAreHeard", worlds=_befalls("pause"))
 def the_paused_dag_that_takes_slots() -> Iterator[None]:
     with patch.object(slots, "take_slots", _as_if_unpaused(slots.take_slots)):
         yield
 
 
-@mutation("PausedBeginsNothing", worlds=_befalls("pause"))
+@mutation("PeopleAreHeard", worlds=_befalls("pause"))
 def the_paused_dag_whose_held_attempts_begin() -> Iterator[None]:
     with patch.object(line_module, "launch", _as_if_unpaused(admitting.launch)):
+        yield
+
+
+@mutation("PeopleAreHeard", worlds=_befalls("cancel"))
+def the_stop_that_the_agent_knows_better() -> Iterator[None]:
+    attempt_ended = reporting.attempt_ended
+
+    def mistaken(tx: Tx, attempt_id: str, *args: Any, **how: Any) -> Any:
+        tx.run("UPDATE task_instances SET stop = NULL WHERE attempt_id = :a AND stop <> 'cleared'", a=attempt_id)
+        return attempt_ended(tx, attempt_id, *args, **how)
+
+    with patch.object(reporting, "attempt_ended", mistaken):
         yield
 
 
