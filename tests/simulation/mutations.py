@@ -143,7 +143,7 @@ def the_refused_attempt_that_is_retried() -> Iterator[None]:
         yield
 
 
-@mutation("NothingLost", "HeldIsAskedAgain", worlds=_breaks)
+@mutation("NothingLost", "BreakerKeepsQuiet", "HeldIsAskedAgain", worlds=_breaks)
 def the_lost_probe() -> Iterator[None]:
     def mistaken(before: breaker.Breaker, ticket: breaker.Ticket, end: breaker.End, now: float) -> breaker.Breaker:
         return before if ticket.probe else breaker.settle(before, ticket, end, now)
@@ -429,7 +429,7 @@ def fail_open_for_what_may_be_a_refusal() -> Iterator[None]:
 
 @mutation(
     "NothingUnchecked", "NothingTwice", "SlotsAreExact", "NothingElseChanged", "BreakerKeepsQuiet", "ReviewsAreWhole",
-    "HeldIsAskedAgain", "NothingLost",
+    "HeldIsAskedAgain", "NothingLost", "TriesAreTheAuthors", "PeopleAreHeard",
     worlds=lambda drawn: any(e.what == "second plane" for e in drawn.events),
 )  # fmt: skip
 def the_term_that_nobody_asks_for() -> Iterator[None]:
