@@ -18,9 +18,9 @@ from dexaflow.model.attempt import Attempt
 from dexaflow.model.dags import TaskSpec
 from dexaflow.model.execution import Execution
 from dexaflow.policy.policy import Policy
-from simulation.authors import PeopleAreHeard, TriesAreTheAuthors
 from simulation.check import EPSILON, Check, Violation, Walk
 from simulation.drawing import MANY_PLACES, Drawn
+from simulation.people import PeopleAreHeard, TriesAreTheAuthors
 from simulation.probing import OneProbesInTurn
 from simulation.reading import ENDED, IN_USE, Outside, Row, Seen
 from simulation.record import Broken, Issued, Process, Question, Record, Spoken, Start, Try, shown_try

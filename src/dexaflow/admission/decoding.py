@@ -63,7 +63,8 @@ class Answer(NamedTuple):
 
 def decode_answer(body: bytes) -> Answer:
     """Return what an answer's body says. Raises `golang_json.Fault`."""
-    return at_once(decoding_answer(body))
+    quick = decode_quickly(body)
+    return decode_strictly(body) if quick is None else quick
 
 
 def decoding_answer(body: bytes) -> Steps[Answer]:

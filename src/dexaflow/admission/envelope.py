@@ -20,7 +20,7 @@ from dexaflow.admission.decisions import (
     Request,
     well_formed,
 )
-from dexaflow.admission.decoding import PLACEMENT, Answer, decode_quickly, decoding_answer, frozen, placement_values
+from dexaflow.admission.decoding import PLACEMENT, Answer, decode_answer, decoding_answer, frozen, placement_values
 from dexaflow.admission.golang_json import Flag, Record, Text, TextMap, Whole
 from dexaflow.base.errors import DexaflowError
 from dexaflow.base.in_steps import Steps, at_once
@@ -218,17 +218,23 @@ def read_answer(body: bytes, uid: str | None) -> Decision:
     Raises:
         AnswerError: the answer is not well-formed, or does not answer this question.
     """
-    quick = decode_quickly(body)
-    return at_once(_reading_answer(body, uid)) if quick is None else _decided(quick, uid)
+    try:
+        decoded = decode_answer(body)
+    except golang_json.Fault as fault:
+        raise _unreadable(fault) from fault
+    return _decided(decoded, uid)
 
 
 def _reading_answer(body: bytes, uid: str | None) -> Steps[Decision]:
     try:
         decoded = yield from decoding_answer(body)
     except golang_json.Fault as fault:
-        problem = f"the answer cannot be read: {fault}"
-        raise AnswerError(fault.cause.value, problem, ambiguous=fault.duplicate) from fault
+        raise _unreadable(fault) from fault
     return _decided(decoded, uid)
+
+
+def _unreadable(fault: golang_json.Fault) -> AnswerError:
+    return AnswerError(fault.cause.value, f"the answer cannot be read: {fault}", ambiguous=fault.duplicate)
 
 
 def _decided(decoded: Answer, uid: str | None) -> Decision:

@@ -79,7 +79,7 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-WHOLE = BeforeValidator(_whole)  # last in an `Annotated`: what stands after it is not in the document
+WHOLE = BeforeValidator(_whole)  # behind the bounds of an `Annotated`: those behind it would not be in the document
 
 
 def among(words: Iterable[str]) -> Any:  # Any: what pydantic's `Field` returns

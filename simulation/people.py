@@ -1,4 +1,4 @@
-"""What authors and operators set: how often a task is tried, how soon again; what is paused, what stops."""
+"""What people want is done: tries as the author said them, pauses, and what was told to stop."""
 
 from typing import TYPE_CHECKING
 
